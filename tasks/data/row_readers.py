@@ -10,35 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from cloister.arrays import Integers
 from cloister.errors import StorageError
-from cloister.hashing import Words
-from cloister.privacy.door.table import (
-    bound_contribution,
-    first_by_lot,
-    hashes_of_cells,
-    lots_of_rows,
-    person_numbers,
-    with_person_codes,
-)
-from cloister.schema.block_table import BlockStore, BlockTable
+from cloister.privacy.door.table import bound_contribution, person_numbers, with_person_codes
+from cloister.schema.block_table import BlockTable
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.batches import SourceBatch
 from cloister.schema.sources.parts import SourcePart, read_part, source_parts
 from cloister.schema.sources.reading import read_batches, require_rows
-from cloister.schema.spec import PersonUnit, Spec
+from cloister.schema.spec import Spec
 from cloister.schema.validation import RowRule, Validation, read_table
 from cloister.schema.validation_report import Tally, ValidationReport
+from cloister.tasks.data.held_rows import (
+    HeldBlocks,
+    HeldUnits,
+    PersonBound,
+    Share,
+    bounded_together,
+)
 from cloister.tasks.data.workers import Workers
-
-_T = TypeVar("_T")
 
 _PART_ROWS = 1 << 20
 """Rows of a part, about: some 14 MB of codes, and a second of reading, so that lost ones are cheap
@@ -60,13 +56,6 @@ class OpenedTable:
     read: Table
     bounded: Table
     report: ValidationReport
-
-
-class PersonBound(NamedTuple):
-    """Persons with the most rows of each; the key is for their numbers and lots alone."""
-
-    unit: PersonUnit
-    key: bytes
 
 
 class TableSource(NamedTuple):
@@ -138,63 +127,6 @@ def _with_persons(
     return table, np.concatenate(people)
 
 
-class HeldBlocks(BlockStore):
-    """Blocks of rows that workers hold, each with what validation found in it."""
-
-    def __init__(
-        self, workers: Workers, domain: Domain, blocks: Sequence[Any], lengths: Sequence[int]
-    ) -> None:
-        self.domain, self.lengths = domain, lengths
-        self._workers, self._blocks = workers, blocks
-
-    def each(
-        self, names: Sequence[str], function: Callable[..., _T], *arguments: Sequence[Any]
-    ) -> Iterator[_T]:
-        """What ``function`` makes of some columns of each block, on the worker that holds it."""
-        return self._workers.map(partial(_of_block, names, function), self._blocks, *arguments)
-
-    def total(self, names: Sequence[str], kernel: Callable[[Table], Integers]) -> Integers:
-        """The sum of what ``kernel`` counts in each block, added up by the workers."""
-        return self._workers.total(partial(_of_block, names, kernel), self._blocks)
-
-    def by_unit(self, function: Callable[[Table], Table]) -> HeldBlocks:
-        """What ``function`` makes of each block, held where it was made."""
-        made = self._workers.hold(partial(_made, function), self._blocks)
-        return HeldBlocks.of(self._workers, function(self.empty).domain, made)
-
-    @classmethod
-    def of(cls, workers: Workers, domain: Domain, blocks: Sequence[Any]) -> HeldBlocks:
-        """Blocks of so many rows as they have."""
-        return cls(workers, domain, blocks, list(workers.map(_rows, blocks)))
-
-
-def _of_block(
-    names: Sequence[str],
-    function: Callable[..., _T],
-    block: tuple[Table, Any],
-    *arguments: Any,
-) -> _T:
-    return function(block[0].select(names), *arguments)
-
-
-def _made(function: Callable[[Table], Table], block: tuple[Table, Any]) -> tuple[Table, None]:
-    return function(block[0]), None
-
-
-def _rows(block: tuple[Table, Any]) -> int:
-    return block[0].rows
-
-
-@dataclass(frozen=True)
-class HeldUnits(BlockTable):
-    """A table of blocks that workers hold, each with all rows of its units."""
-
-    def by_unit(self, function: Callable[[Table], Table]) -> HeldUnits:
-        """What ``function`` makes of each block, held where it was made."""
-        assert isinstance(self.stored.store, HeldBlocks)
-        return HeldUnits.over(self.stored.store.by_unit(function))
-
-
 @dataclass(frozen=True)
 class OnWorkers:
     """Rows that workers read and hold; see :class:`RowReader`.
@@ -223,11 +155,7 @@ class OnWorkers:
         blocks = self._blocks(source, most, partial(_read_persons, source, bound))
         table, report = self._opened(blocks, source)
         shares: Sequence[Any] = self.workers.hold(itemgetter(2), blocks)
-        merge = partial(_bounded, bound)
-        longest = max(self.workers.map(_most_rows, shares))
-        if longest > max(bound.unit.max_rows, _PART_ROWS // _LONG):
-            shares = self._exchanged(partial(_by_cells, bound.key, len(shares)), merge, shares)
-        shares = self._exchanged(partial(_by_person, len(shares)), merge, shares)
+        shares = bounded_together(self.workers, bound, shares, _PART_ROWS // _LONG)
         named = self.workers.hold(partial(_named, bound.unit.key), shares)
         bounded = HeldUnits.over(HeldBlocks.of(self.workers, source.domain, named))
         return OpenedTable(table, bounded, report)
@@ -255,17 +183,6 @@ class OnWorkers:
         store = HeldBlocks(self.workers, source.domain, blocks, lengths)
         return BlockTable.over(store), whole.report()
 
-    def _exchanged(
-        self,
-        divide: Callable[[_Share], Sequence[_Share]],
-        merge: Callable[..., _Share],
-        shares: Sequence[Any],
-    ) -> Sequence[Any]:
-        """As many shares of what ``divide`` makes of each, put together by ``merge``."""
-        divided = self.workers.hold(divide, shares)
-        pieces = [self.workers.hold(itemgetter(number), divided) for number in range(len(shares))]
-        return self.workers.hold(merge, *zip(*pieces, strict=True))
-
 
 def _read_block(source: TableSource, part: SourcePart) -> tuple[Table, Tally]:
     """The rows of a part, on a worker, with what validation found."""
@@ -273,62 +190,14 @@ def _read_block(source: TableSource, part: SourcePart) -> tuple[Table, Tally]:
     return validation.table(read_part(part, source.spec)), validation.tally
 
 
-class _Share(NamedTuple):
-    """Rows on a worker, the number (n,) of the person of each, and their lots (n,) once drawn."""
-
-    table: Table
-    people: Integers
-    lots: Words | None = None
-
-    def take(self, rows: Integers | slice) -> _Share:
-        """Some rows."""
-        lots = None if self.lots is None else self.lots[rows]
-        return _Share(self.table.take(rows), self.people[rows], lots)
-
-    def divided(self, places: Integers, number: int) -> list[_Share]:
-        """The rows of each place (n,) below ``number``."""
-        order = np.argsort(places, kind="stable")
-        ends = np.searchsorted(places[order], np.arange(number + 1))
-        rows = self.take(order)
-        return [rows.take(slice(*span)) for span in pairwise(ends.tolist())]
-
-
 def _read_persons(
     source: TableSource, bound: PersonBound, part: SourcePart
-) -> tuple[Table, Tally, _Share]:
+) -> tuple[Table, Tally, Share]:
     """The rows of a part, with what validation found, and with the persons of the rows."""
     validation = source.validation()
     table, people = _with_persons(validation, read_part(part, source.spec), bound)
-    return table, validation.tally, _Share(table, people)
+    return table, validation.tally, Share(table, people)
 
 
-def _most_rows(share: _Share) -> int:
-    """The most rows of one person."""
-    return int(np.unique(share.people, return_counts=True)[1].max(initial=0))
-
-
-def _by_cells(key: bytes, number: int, share: _Share) -> list[_Share]:
-    """Rows by a hash of person and cells, so that equal rows of a person come together."""
-    cells = hashes_of_cells(share.people, share.table.stored.values(), key)
-    return share.divided((cells % np.uint64(number)).astype(np.int64), number)
-
-
-def _by_person(number: int, share: _Share) -> list[_Share]:
-    """Rows by the range of their person's number: ranges of one length, in their order."""
-    begins = np.array([(first << 63) // number for first in range(1, number)], dtype=np.int64)
-    return share.divided(np.searchsorted(begins, share.people, side="right"), number)
-
-
-def _bounded(bound: PersonBound, *shares: _Share) -> _Share:
-    """At most so many rows of each person, person by person; lots are drawn if they are not yet."""
-    table = Table.concatenate(share.table for share in shares)
-    people = np.concatenate([share.people for share in shares])
-    drawn = [share.lots for share in shares if share.lots is not None]
-    lots = (
-        np.concatenate(drawn) if drawn else lots_of_rows(people, table.stored.values(), bound.key)
-    )
-    return _Share(table, people, lots).take(first_by_lot(people, lots, bound.unit.max_rows))
-
-
-def _named(person: str, share: _Share) -> tuple[Table, None]:
+def _named(person: str, share: Share) -> tuple[Table, None]:
     return with_person_codes(share.table, share.people, person), None

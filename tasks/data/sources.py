@@ -45,11 +45,11 @@ from cloister.schema.sources.reading import read_frame
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.tasks.data.bounding import bound
+from cloister.tasks.data.held_rows import PersonBound
 from cloister.tasks.data.row_readers import (
     InThisProcess,
     OnWorkers,
     OpenedTable,
-    PersonBound,
     RowReader,
     TableSource,
 )

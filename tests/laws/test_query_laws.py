@@ -63,7 +63,7 @@ from cloister.schema.block_table import BlockTable
 from cloister.schema.domain import Table
 from cloister.schema.partition import declared_cells
 from cloister.schema.scratch import scratch_table
-from cloister.tasks.data.row_readers import HeldBlocks
+from cloister.tasks.data.held_rows import HeldBlocks
 from cloister.tasks.data.workers import Workers, workers_of
 
 CELLS = [declared_cells(column) for column in domain_of(3, 2, 4)]
