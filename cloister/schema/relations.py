@@ -6,10 +6,11 @@ Each row of a join is a function of rows of one privacy unit, or of what one uni
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,6 +68,10 @@ class Schema:
         """The foreign keys of a table that each of its rows has."""
         return tuple(key for key in self.parents_of(table) if not key.optional)
 
+    def key_of(self, table: str) -> str | None:
+        """The column by which others refer to a table; None if none does."""
+        return next((key.key for key in self.keys if key.parent == table), None)
+
     def keys_to_units(self, table: str) -> tuple[ForeignKey, ...]:
         """Those of them that lead to rows of units."""
         return tuple(key for key in self.required_of(table) if key.parent in self.holding)
@@ -118,11 +123,33 @@ class Database:
         """Which rows (n,) of the key's table name a row of its parent that is there."""
         return np.isin(self.references(key), self.tables[key.parent].codes[key.key])
 
+    def queried(self) -> QueriedTables:
+        """What queries read of these rows, which are within bounds."""
+        tables = {**row_tables(self), **joined_tables(self)}
+        places = places_of_rows(self).items()
+        return QueriedTables(
+            tables, {name: partial(_in_places, tables[name], place) for name, place in places}
+        )
+
     def dangling(self) -> Iterator[tuple[ForeignKey, int]]:
         """Each foreign key, with the number of rows that name no row of its parent but should."""
         for key in self.schema.keys:
             named = self.references(key) != MISSING
             yield key, int((named & ~self.referring(key)).sum())
+
+
+class QueriedTables(NamedTuple):
+    """The rows of tables, degrees and joined rows, and the ``first`` so many rows of each unit.
+
+    Of tables of which a unit has one row at most, or whose rows have no place, there are none.
+    """
+
+    tables: Mapping[str, Table]
+    first: Mapping[str, Callable[[int], Table]]
+
+
+def _in_places(table: Table, places: Integers, most: int) -> Table:
+    return table.take(places < most)
 
 
 DEGREE = "degree"
@@ -219,10 +246,10 @@ def row_tables(database: Database) -> Mapping[str, Table]:
         codes = {
             column.name: (database.references(optional[column.name]) != MISSING).astype(np.int64)
             if column.name in optional
-            else table.codes[column.name]
+            else table.stored[column.name]
             for column in domain
         }
-        tables[name] = Table(domain, codes)
+        tables[name] = Table(domain, codes).narrow()
     return tables
 
 
@@ -246,7 +273,7 @@ def joined_tables(database: Database) -> Mapping[str, Table]:
             columns.append(kinds.attribute_column(name))
             values = rows[key.table].codes[kinds.column.name]
             counted[name] = kinds.of_groups(values[grouped], degrees)
-        tables[degree_table(key)] = Table(Domain(tuple(columns)), counted)
+        tables[degree_table(key)] = Table(Domain(tuple(columns)), counted).narrow()
         codes = of_parent(key, rows[key.parent], owners) | of_row(
             key.table, rows[key.table], linked
         )
@@ -254,7 +281,7 @@ def joined_tables(database: Database) -> Mapping[str, Table]:
             owners = parent_rows(database, earlier)[linked]
             codes |= of_parent(earlier, rows[earlier.parent], owners)
         of_rows, of_parents = joined_domain(database.schema, key)
-        tables[joined_table(key)] = Table(Domain((*of_rows, *of_parents)), codes)
+        tables[joined_table(key)] = Table(Domain((*of_rows, *of_parents)), codes).narrow()
     return tables
 
 

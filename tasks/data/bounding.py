@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
 
+from cloister.arrays import Array, Integers
 from cloister.errors import DataError
-from cloister.privacy.door.table import rows_first_in_line, rows_within_bound
+from cloister.hashing import Words, keyed_rows
+from cloister.privacy.door.table import first_by_lot, lots_of_rows, rows_first_in_line
 from cloister.schema import relations
 from cloister.schema.domain import Table
 
@@ -15,7 +18,8 @@ from cloister.schema.domain import Table
 def bound(database: relations.Database, key: bytes) -> relations.Database:
     """The rows without dangling references, and at most as many per parent as declared, by lot.
 
-    A reference that may be missing is unlinked instead of leaving its row out.
+    A reference that may be missing is unlinked instead of leaving its row out. Rows of units stand
+    in an order of no meaning, and those of which a random part is left out, parent by parent.
 
     Privacy: whether a row stays depends only on the rows that refer to the same parent, and on
         whether the parent stays; :func:`cloister.schema.relations.is_truncated` says where.
@@ -24,16 +28,55 @@ def bound(database: relations.Database, key: bytes) -> relations.Database:
         DataError: more rows refer to the same one than declared, and none may be left out.
     """
     schema, tables = database.schema, dict(database.tables)
+    if lead_key := schema.key_of(schema.lead):
+        tables[schema.lead] = in_order_of_numbers(tables[schema.lead], lead_key, key)
     for name in schema.tables:
-        required = [reference for reference in schema.parents_of(name) if not reference.optional]
-        for reference in required:
+        for reference in schema.required_of(name):
             tables[name] = tables[name].take(
                 relations.Database(schema, tables).referring(reference)
             )
-        for reference in filter(partial(relations.is_truncated, schema), required):
-            tables[name] = _bounded(tables[name], reference, key)
-    as_read = dict(tables)
-    for reference in schema.keys:
+        for reference in filter(partial(relations.is_truncated, schema), schema.required_of(name)):
+            rows, secret = tables[name], key_of_lots(reference, key)
+            numbers = key_numbers(rows.stored[reference.column], key)
+            lots = lots_of_rows(numbers, rows.stored.values(), secret)
+            tables[name] = first_of_parents(relations.Database(schema, tables), reference, lots)
+    return linked(relations.Database(schema, tables), schema.keys, key)
+
+
+def key_numbers(codes: Array, key: bytes) -> Integers:
+    """A number of 63 bits (n,) for each code of a key, that nobody knows without the secret one."""
+    return (keyed_rows((codes,), key) >> np.uint64(1)).astype(np.int64)
+
+
+def key_of_lots(reference: relations.ForeignKey, key: bytes) -> bytes:
+    """The secret by which the rows of a reference have their lots."""
+    return key + reference.table.encode()
+
+
+def in_order_of_numbers(table: Table, column: str, key: bytes) -> Table:
+    """The rows of a table in the order of the keyed numbers of a column."""
+    return table.take(np.argsort(key_numbers(table.stored[column], key), kind="stable"))
+
+
+def first_of_parents(
+    database: relations.Database, reference: relations.ForeignKey, lots: Words
+) -> Table:
+    """Of rows that all refer to one that is there, the first by lot of each, parent by parent."""
+    parents = relations.parent_rows(database, reference)
+    stay = first_by_lot(parents, lots, reference.max_rows)
+    return database.tables[reference.table].take(stay)
+
+
+def linked(
+    database: relations.Database, keys: Iterable[relations.ForeignKey], key: bytes
+) -> relations.Database:
+    """The tables, in which references that may be missing lead to a row each, within bounds.
+
+    Raises:
+        DataError: more rows refer to the same one than declared, and none may be left out.
+    """
+    schema, tables, as_read = database.schema, dict(database.tables), database.tables
+    for reference in keys:
         current = relations.Database(schema, tables)
         if reference.optional:
             tables[reference.table] = _linked(current, reference, as_read[reference.table], key)
@@ -72,9 +115,3 @@ def _require_bound(database: relations.Database, reference: relations.ForeignKey
             "max_rows, or leave rows out at the source: to do it here would not be private, since "
             "rows of both sides are protected"
         )
-
-
-def _bounded(table: Table, reference: relations.ForeignKey, key: bytes) -> Table:
-    parents, secret = table.codes[reference.column], key + reference.table.encode()
-    stay = rows_within_bound(parents, table.stored.values(), reference.max_rows, secret)
-    return table.take(stay)

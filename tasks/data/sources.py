@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as pt
 
-from cloister.arrays import Array, Integers
+from cloister.arrays import Array
 from cloister.constraints import presence_rules
 from cloister.errors import DataError
 from cloister.hashing import Words, derived_key, keyed_rows
@@ -37,7 +37,6 @@ from cloister.privacy.events import Event
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, noise_source
 from cloister.schema import relations
-from cloister.schema.domain import Table
 from cloister.schema.fan_outs import rows_changed
 from cloister.schema.parsing import parse
 from cloister.schema.scratch import scratch_table
@@ -181,21 +180,17 @@ def private_database(
     """The doors of the bounded rows of tables, all under one plan."""
     if task.lead.persons:
         bounded, unit = rows.tables[task.schema.lead], persons.neighbours_of_tables(task.lead)
-        tables = persons.person_tables(bounded, task.lead)
-        first = {persons.ROWS: partial(persons.first_rows, key=task.lead.persons.key)}
+        tables = persons.person_tables(bounded, task.lead).tables
+        key = task.lead.persons.key
+        first = {persons.ROWS: partial(persons.first_rows, tables[persons.ROWS], key=key)}
         return PrivateDatabase(tables, unit, planned, journal, noise, first)
-    derived = {**relations.row_tables(rows), **relations.joined_tables(rows)}
-    changed = rows_changed(rows.schema)
-    neighbours = {name: Neighbours(task.neighbours.relation, changed[name]) for name in derived}
+    queried, changed = rows.queried(), rows_changed(rows.schema)
+    neighbours = {
+        name: Neighbours(task.neighbours.relation, changed[name]) for name in queried.tables
+    }
     for name, table in task.tables.items():
         neighbours[name] = table.neighbours
-    database, places = relations.Database(rows.schema, derived), relations.places_of_rows(rows)
-    by_place = {name: partial(_first_in_place, place) for name, place in places.items()}
-    return PrivateDatabase(database, neighbours, planned, journal, noise, by_place)
-
-
-def _first_in_place(places: Integers, table: Table, most: int) -> Table:
-    return table.take(places < most)
+    return PrivateDatabase(queried.tables, neighbours, planned, journal, noise, queried.first)
 
 
 def open_table(

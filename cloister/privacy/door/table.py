@@ -41,7 +41,6 @@ from cloister.privacy.queries.query import (
 )
 from cloister.privacy.queries.raw_columns import RawColumns
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations import Database
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit
 
@@ -299,7 +298,7 @@ class PrivateColumns(PrivateRows[RawColumns]):
         super().__init__(RawColumns(frame, key), neighbours, PlanBudget(planned), journal, noise)
 
 
-FirstRows = Callable[[Table, int], Table]
+FirstRows = Callable[[int], Table]
 """At most so many rows of each unit of a table."""
 
 
@@ -307,7 +306,7 @@ class PrivateDatabase:
     """Sensitive tables behind mechanisms.
 
     Args:
-        database: the rows, bounded to so many rows of each table a unit as ``neighbours`` says.
+        tables: the rows, bounded to so many rows of each table a unit as ``neighbours`` says.
         planned: everything that may be asked of all tables, as reserved in the ledger.
         first: what makes of a table at most so many rows of each unit, by table; which they are is
             a function of that unit's rows alone. Of tables of which a unit has one row at most
@@ -319,7 +318,7 @@ class PrivateDatabase:
 
     def __init__(
         self,
-        database: Database,
+        tables: Mapping[str, Table],
         neighbours: Mapping[str, Neighbours],
         planned: Event,
         journal: Journal,
@@ -328,11 +327,10 @@ class PrivateDatabase:
     ) -> None:
         self.plan_budget = PlanBudget(planned)
         self._secure = noise.secure
-        self.__tables, self.__first, self._neighbours = database.tables, first or {}, neighbours
+        self.__first, self._neighbours = first or {}, neighbours
         self._journal, self._noise = journal, noise
-        self._doors = {
-            name: self._door(table, neighbours[name]) for name, table in database.tables.items()
-        }
+        self._doors = {name: self._door(rows, neighbours[name]) for name, rows in tables.items()}
+        self._bounded: dict[tuple[str, int], PrivateRows[TableRows]] = {}
 
     @property
     def secure(self) -> bool:
@@ -354,8 +352,10 @@ class PrivateDatabase:
         """
         if most >= self._neighbours[name].max_rows:
             return self._doors[name]
-        first = self.__first[name](self.__tables[name], most)
-        return self._door(first, Neighbours(self._neighbours[name].relation, most))
+        if (name, most) not in self._bounded:
+            neighbours = Neighbours(self._neighbours[name].relation, most)
+            self._bounded[name, most] = self._door(self.__first[name](most), neighbours)
+        return self._bounded[name, most]
 
     def _door(self, table: Table, neighbours: Neighbours) -> PrivateRows[TableRows]:
         rows = TableRows(table)

@@ -110,9 +110,7 @@ def fitted(tmp_path: Path) -> Callable[[DatabaseTask, Database, Fraction], Paper
         behind, changed = {**row_tables(real), **joined_tables(real)}, rows_changed(task.schema)
         most = {name: Neighbours(Relation.REPLACE_ONE, changed[name]) for name in behind}
         with Journal.open(tmp_path / "journal", {"test": "paper"}) as journal:
-            door = PrivateDatabase(
-                Database(task.schema, behind), most, plan.event, journal, NoiseSource.insecure(1)
-            )
+            door = PrivateDatabase(behind, most, plan.event, journal, NoiseSource.insecure(1))
             model = method.train(door, task, plan)
             assert not door.plan_budget.remaining
         meta, arrays = model.state()
