@@ -16,7 +16,7 @@ import numpy as np
 
 from cloister.arrays import Array, Booleans, Integers
 from cloister.hashing import Words
-from cloister.schema.domain import Domain, ResultT, Table, code_type
+from cloister.schema.domain import Domain, ResultT, Table, empty_table
 
 
 class BlockStore(ABC):
@@ -28,8 +28,7 @@ class BlockStore(ABC):
     @property
     def empty(self) -> Table:
         """A block without rows."""
-        none = {column.name: np.zeros(0, code_type(column)) for column in self.domain}
-        return Table(self.domain, none)
+        return empty_table(self.domain)
 
     @abstractmethod
     def each(

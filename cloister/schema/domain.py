@@ -263,3 +263,8 @@ class Table:
             for name in domain.names:
                 pieces.setdefault(name, []).append(table.stored[name])
         return cls(domain, {name: np.concatenate(pieces.pop(name)) for name in domain.names})
+
+
+def empty_table(domain: Domain) -> Table:
+    """A table without rows."""
+    return Table(domain, {column.name: np.zeros(0, code_type(column)) for column in domain})

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cloister.schema.relations import ForeignKey, Schema, degree_table, is_truncated, joined_table
+from cloister.schema.relations import (
+    ForeignKey,
+    Schema,
+    degree_table,
+    is_truncated,
+    joined_table,
+    of_one_unit,
+)
 
 
 def rows_changed(schema: Schema) -> Mapping[str, int]:
@@ -33,6 +40,22 @@ def rows_changed(schema: Schema) -> Mapping[str, int]:
     outside = [name for name in schema.tables if name not in schema.holding]
     starts += [_of_unit(schema, start, alone=True) for start in outside]
     return {name: max(each[name] for each in starts) for name in starts[0]}
+
+
+def across_units(schema: Schema) -> str | None:
+    """Why rows of a table, or those that refer to each other, may be of several units.
+
+    None if each row with a unit belongs to one, and refers to rows of that one alone.
+    """
+    if len(schema.units) > 1:
+        return "units are rows of several tables"
+    for name in schema.tables:
+        if name in schema.holding and not of_one_unit(schema, name):
+            return f"a row of '{name}' may belong to several units"
+    for key in schema.keys:
+        if key.optional and key.parent in schema.holding:
+            return f"'{key.table}.{key.column}' may lead from one unit to another"
+    return None
 
 
 def _of_unit(schema: Schema, start: str, alone: bool) -> dict[str, int]:

@@ -225,10 +225,15 @@ def require_unique_keys(database: Database) -> None:
     for key in database.schema.keys:
         keys = np.sort(database.tables[key.parent].codes[key.key])
         if (np.diff(keys) == 0).any():
-            raise DataError(
-                f"table '{key.parent}', column '{key.key}': rows have the same key, and rows of "
-                f"'{key.table}' refer to them; a key names one row, so correct the source"
-            )
+            raise same_key_error(key)
+
+
+def same_key_error(key: ForeignKey) -> DataError:
+    """What is said where a key that others refer to names several rows."""
+    return DataError(
+        f"table '{key.parent}', column '{key.key}': rows have the same key, and rows of "
+        f"'{key.table}' refer to them; a key names one row, so correct the source"
+    )
 
 
 def row_tables(database: Database) -> Mapping[str, Table]:

@@ -19,16 +19,15 @@ from cloister.hashing import Words
 from cloister.privacy.door.table import first_by_lot, hashes_of_cells, lots_of_rows
 from cloister.schema.block_table import BlockStore, BlockTable
 from cloister.schema.domain import Domain, Table
-from cloister.schema.spec import PersonUnit
 from cloister.tasks.data.workers import Workers
 
 _T = TypeVar("_T")
 
 
-class PersonBound(NamedTuple):
-    """Persons with the most rows of each; the key is for their numbers and lots alone."""
+class RowBound(NamedTuple):
+    """The most rows of each person, or of whatever else rows belong to; the key is for lots."""
 
-    unit: PersonUnit
+    most: int
     key: bytes
 
 
@@ -39,22 +38,22 @@ class HeldBlocks(BlockStore):
         self, workers: Workers, domain: Domain, blocks: Sequence[Any], lengths: Sequence[int]
     ) -> None:
         self.domain, self.lengths = domain, lengths
-        self._workers, self._blocks = workers, blocks
+        self.workers, self.blocks = workers, blocks
 
     def each(
         self, names: Sequence[str], function: Callable[..., _T], *arguments: Sequence[Any]
     ) -> Iterator[_T]:
         """What ``function`` makes of some columns of each block, on the worker that holds it."""
-        return self._workers.map(partial(_of_block, names, function), self._blocks, *arguments)
+        return self.workers.map(partial(_of_block, names, function), self.blocks, *arguments)
 
     def total(self, names: Sequence[str], kernel: Callable[[Table], Integers]) -> Integers:
         """The sum of what ``kernel`` counts in each block, added up by the workers."""
-        return self._workers.total(partial(_of_block, names, kernel), self._blocks)
+        return self.workers.total(partial(_of_block, names, kernel), self.blocks)
 
     def by_unit(self, function: Callable[[Table], Table]) -> HeldBlocks:
         """What ``function`` makes of each block, held where it was made."""
-        made = self._workers.hold(partial(_made, function), self._blocks)
-        return HeldBlocks.of(self._workers, function(self.empty).domain, made)
+        made = self.workers.hold(partial(_made, function), self.blocks)
+        return HeldBlocks.of(self.workers, function(self.empty).domain, made)
 
     @classmethod
     def of(cls, workers: Workers, domain: Domain, blocks: Sequence[Any]) -> HeldBlocks:
@@ -121,44 +120,57 @@ def _by_cells(key: bytes, number: int, share: Share) -> list[Share]:
 
 
 def by_number(number: int, share: Share) -> list[Share]:
-    """Rows by the range of their person's number: ranges of one length, in their order."""
+    """Rows by the range of their person's number."""
+    return share.divided(ranges(share.people, number), number)
+
+
+def ranges(numbers: Integers, number: int) -> Integers:
+    """The range (n,) that each number of 63 bits is in: of one length, in their order."""
     begins = np.array([(first << 63) // number for first in range(1, number)], dtype=np.int64)
-    return share.divided(np.searchsorted(begins, share.people, side="right"), number)
+    return np.searchsorted(begins, numbers, side="right")
 
 
-def within_bound(bound: PersonBound, *shares: Share) -> Share:
-    """At most so many rows of each person, person by person; lots are drawn if they are not yet."""
-    table = Table.concatenate(share.table for share in shares)
-    people = np.concatenate([share.people for share in shares])
-    drawn = [share.lots for share in shares if share.lots is not None]
-    lots = (
-        np.concatenate(drawn) if drawn else lots_of_rows(people, table.stored.values(), bound.key)
+def put_together(*shares: Share) -> Share:
+    """The rows of several shares, one after the other."""
+    lots = [share.lots for share in shares if share.lots is not None]
+    return Share(
+        Table.concatenate(share.table for share in shares),
+        np.concatenate([share.people for share in shares]),
+        np.concatenate(lots) if lots else None,
     )
-    return Share(table, people, lots).take(first_by_lot(people, lots, bound.unit.max_rows))
+
+
+def within_bound(bound: RowBound, *shares: Share) -> Share:
+    """At most so many rows of each person, person by person; lots are drawn if they are not yet."""
+    table, people, lots = put_together(*shares)
+    if lots is None:
+        lots = lots_of_rows(people, table.stored.values(), bound.key)
+    return Share(table, people, lots).take(first_by_lot(people, lots, bound.most))
 
 
 def bounded_together(
-    workers: Workers, bound: PersonBound, shares: Sequence[Any], long: int
+    workers: Workers, bound: RowBound, shares: Sequence[Any], long: int, number: int
 ) -> Sequence[Any]:
-    """The rows within the bound of each person, all of a person together, in ranges of numbers.
+    """The rows within the bound of each person, all of a person in one of ``number`` ranges.
 
     Persons with more than ``long`` rows in a share are bounded before they meet there: equal rows
     of theirs meet first, so that these have the same lots.
     """
     merge = partial(within_bound, bound)
-    if max(workers.map(_most_rows, shares)) > max(bound.unit.max_rows, long):
-        by_cells = partial(_by_cells, bound.key, len(shares))
-        shares = exchanged(workers, by_cells, merge, shares)
-    return exchanged(workers, partial(by_number, len(shares)), merge, shares)
+    if max(workers.map(_most_rows, shares)) > max(bound.most, long):
+        by_cells = partial(_by_cells, bound.key, number)
+        shares = exchanged(workers, by_cells, merge, shares, number)
+    return exchanged(workers, partial(by_number, number), merge, shares, number)
 
 
 def exchanged(
     workers: Workers,
-    divide: Callable[[Share], Sequence[Share]],
-    merge: Callable[..., Share],
+    divide: Callable[[Any], Sequence[Share]],
+    merge: Callable[..., Any],
     shares: Sequence[Any],
+    number: int,
 ) -> Sequence[Any]:
-    """As many shares of what ``divide`` makes of each, put together by ``merge``."""
+    """What ``merge`` makes of each of the ``number`` pieces that ``divide`` makes of shares."""
     divided = workers.hold(divide, shares)
-    pieces = [workers.hold(itemgetter(number), divided) for number in range(len(shares))]
+    pieces = [workers.hold(itemgetter(piece), divided) for piece in range(number)]
     return workers.hold(merge, *zip(*pieces, strict=True))

@@ -21,19 +21,16 @@ from cloister.errors import StorageError
 from cloister.privacy.door.table import bound_contribution, person_numbers, with_person_codes
 from cloister.schema.block_table import BlockTable
 from cloister.schema.domain import Domain, Table
+from cloister.schema.relations import Database, require_unique_keys
 from cloister.schema.sources.batches import SourceBatch
 from cloister.schema.sources.parts import SourcePart, read_part, source_parts
 from cloister.schema.sources.reading import read_batches, require_rows
-from cloister.schema.spec import Spec
+from cloister.schema.spec import PersonUnit, Spec
 from cloister.schema.validation import RowRule, Validation, read_table
 from cloister.schema.validation_report import Tally, ValidationReport
-from cloister.tasks.data.held_rows import (
-    HeldBlocks,
-    HeldUnits,
-    PersonBound,
-    Share,
-    bounded_together,
-)
+from cloister.tasks.data.bounding import bound
+from cloister.tasks.data.held_databases import divided_by_units
+from cloister.tasks.data.held_rows import HeldBlocks, HeldUnits, RowBound, Share, bounded_together
 from cloister.tasks.data.workers import Workers
 
 _PART_ROWS = 1 << 20
@@ -56,6 +53,13 @@ class OpenedTable:
     read: Table
     bounded: Table
     report: ValidationReport
+
+
+class PersonBound(NamedTuple):
+    """Persons with the most rows of each; the key is for their numbers and lots alone."""
+
+    unit: PersonUnit
+    key: bytes
 
 
 class TableSource(NamedTuple):
@@ -87,6 +91,13 @@ class RowReader(Protocol):
         """The rows, and those within the bound of each person."""
         ...
 
+    def bound(self, database: Database, key: bytes) -> Database:
+        """The rows of tables that refer to each other, as they are read, within their bounds.
+
+        Which rows stay, and in which order, ``key`` decides.
+        """
+        ...
+
 
 @dataclass(frozen=True)
 class InThisProcess:
@@ -109,6 +120,11 @@ class InThisProcess:
         table, people = _with_persons(validation, batches, bound)
         bounded = bound_contribution(table, people, bound.unit, bound.key)
         return OpenedTable(table, bounded, validation.report())
+
+    def bound(self, database: Database, key: bytes) -> Database:
+        """The rows within their bounds."""
+        require_unique_keys(database)
+        return bound(database, key)
 
 
 def _with_persons(
@@ -155,10 +171,24 @@ class OnWorkers:
         blocks = self._blocks(source, most, partial(_read_persons, source, bound))
         table, report = self._opened(blocks, source)
         shares: Sequence[Any] = self.workers.hold(itemgetter(2), blocks)
-        shares = bounded_together(self.workers, bound, shares, _PART_ROWS // _LONG)
+        long = _PART_ROWS // _LONG
+        of_rows = RowBound(bound.unit.max_rows, bound.key)
+        shares = bounded_together(self.workers, of_rows, shares, long, len(shares))
         named = self.workers.hold(partial(_named, bound.unit.key), shares)
         bounded = HeldUnits.over(HeldBlocks.of(self.workers, source.domain, named))
         return OpenedTable(table, bounded, report)
+
+    def bound(self, database: Database, key: bytes) -> Database:
+        """The rows within their bounds, all of a unit together."""
+        if not database.schema.keys:
+            return database
+        blocks = {}
+        for name, table in database.tables.items():
+            assert isinstance(table, BlockTable)
+            assert isinstance(table.stored.store, HeldBlocks)
+            blocks[name] = table.stored.store.blocks
+        long = _PART_ROWS // _LONG
+        return divided_by_units(self.workers, database.schema, blocks, key, long)
 
     def _blocks(
         self, source: TableSource, rows: int, read: Callable[[SourcePart], Any]

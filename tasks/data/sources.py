@@ -43,12 +43,11 @@ from cloister.schema.scratch import scratch_table
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit, Spec
-from cloister.tasks.data.bounding import bound
-from cloister.tasks.data.held_rows import PersonBound
 from cloister.tasks.data.row_readers import (
     InThisProcess,
     OnWorkers,
     OpenedTable,
+    PersonBound,
     RowReader,
     TableSource,
 )
@@ -155,8 +154,7 @@ class TablesSource(RowSource[relations.Database, PrivateDatabase]):
         digests = digests_of(b"data", _hashed(spec, opened), release, home)
         bounded = {name: table.bounded for name, table in opened.items()}
         database = relations.Database(context.task.schema, bounded)
-        relations.require_unique_keys(database)
-        return bound(database, home.key()), digests
+        return self._reader.bound(database, derived_key(home.key(), "references")), digests
 
     def door(
         self,

@@ -31,7 +31,7 @@ from cloister.schema.blocks import PREVIOUS
 from cloister.schema.columns import Serial
 from cloister.schema.declarations import DIFFERENTIAL_PRIVACY
 from cloister.schema.domain import Domain
-from cloister.schema.spec import Spec
+from cloister.schema.fan_outs import across_units
 from cloister.schema.spec_files.loading import citations_of, load_spec, uncited_declarations
 from cloister.tasks.requests import plan_report, resolved
 from cloister.tasks.requests.release_request import LOCAL_WORKERS, ReleaseRequest
@@ -147,9 +147,10 @@ def is_out_of_core(request: resolved.ResolvedRequest, plan: AnyPlan) -> bool:
 def memory_out_of_core(request: resolved.ResolvedRequest, plan: AnyPlan) -> int:
     """Forecast of the memory of a release, in bytes, that reads its rows out of core; public."""
     context = resolved.public_context_of(request)
-    columns = context.task.lead.domain.columns
     codes = [
-        plan_report.code_bytes(Domain((column,)), context.task.lead.data_rows) for column in columns
+        plan_report.code_bytes(Domain((column,)), task.data_rows)
+        for task in context.task.tables.values()
+        for column in task.domain
     ]
     whole = plan_report.forecast_of(request, context, plan).memory
     return whole - sum(codes) + max(codes)  # the longest column is read whole
@@ -159,8 +160,10 @@ def _in_memory(
     request: resolved.ResolvedRequest, context: resolved.PublicContext, plan: AnyPlan
 ) -> str | None:
     """Why a release can only read its rows in memory, and the remedy; None if it need not."""
-    if context.task.schema.keys:
-        return "several tables are read in memory; only one is read out of core, or by workers"
+    if request.workers and (crossing := across_units(context.task.schema)):
+        return f"{crossing}; such tables are read in memory, so leave --workers out"
+    if context.task.several and not request.workers:
+        return "several tables are read in memory, or by --workers; one is read out of core"
     if context.unit != "row" and not request.workers:
         return "rows of persons are read in memory, or by --workers; others are read out of core"
     if composition.divides_rows(plan.event):
@@ -180,7 +183,7 @@ def require_forecast_memory(request: resolved.ResolvedRequest, plan: AnyPlan) ->
     reason = _in_memory(request, context, plan)
     if request.workers and reason:
         raise PlanError(f"--workers cannot be used here: {reason}; nothing was charged")
-    if request.workers and request.data is None and not _is_read_in_parts(context.spec):
+    if request.workers and request.data is None and not _are_read_in_parts(context):
         raise PlanError(
             "--workers cannot be used here: workers read files, and tables of PostgreSQL; nothing "
             "was charged"
@@ -200,16 +203,19 @@ def _memory_of_workers(request: resolved.ResolvedRequest) -> int:
 
 
 def _held_bytes(request: resolved.ResolvedRequest) -> int:
-    """Bytes of all rows that workers hold together; of persons, as read and as exchanged."""
+    """Bytes of all rows that workers hold together; of units of several, as read and exchanged."""
     context = resolved.public_context_of(request)
-    task = context.task.lead
-    codes = plan_report.code_bytes(task.domain, task.data_rows)
-    return codes if context.unit == "row" else 2 * codes + _EXCHANGED_ROW * task.data_rows
+    tasks = context.task.tables.values()
+    codes = sum(plan_report.code_bytes(task.domain, task.data_rows) for task in tasks)
+    if context.unit == "row":
+        return codes
+    return 2 * codes + _EXCHANGED_ROW * sum(task.data_rows for task in tasks)
 
 
-def _is_read_in_parts(spec: Spec) -> bool:
-    """Whether parts of a source are the same when they are read again, by its kind alone."""
-    return spec.source.url is None or spec.source.url.startswith("postgresql")
+def _are_read_in_parts(context: resolved.PublicContext) -> bool:
+    """Whether parts of all sources are the same when they are read again, by their kind alone."""
+    urls = [part.spec.source.url for part in context.tables.values()]
+    return all(url is None or url.startswith("postgresql") for url in urls)
 
 
 def memory_words(request: resolved.ResolvedRequest, plan: AnyPlan) -> str:
@@ -226,9 +232,9 @@ def worker_facts(request: resolved.ResolvedRequest, plan: AnyPlan) -> dict[str, 
     """What each of some numbers of workers holds and reads, if workers are requested."""
     if request.workers is None:
         return {}
-    task = resolved.public_context_of(request).task.lead
+    tasks = resolved.public_context_of(request).task.tables.values()
     codes = _held_bytes(request) / 2**20
-    seconds = _READ_CELL * task.data_rows * len(task.domain.names)
+    seconds = _READ_CELL * sum(task.data_rows * len(task.domain.names) for task in tasks)
     each = "; ".join(
         f"{number:,}: {figure(codes / number)} MiB of rows each, read in about "
         f"{figure(seconds / number)} s from Parquet"

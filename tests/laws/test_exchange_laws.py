@@ -11,8 +11,7 @@ from cloister.models.transforms.person_tables import first_rows, person_tables
 from cloister.schema.domain import Table
 from cloister.schema.spec import Spec
 from cloister.tasks.data import row_readers
-from cloister.tasks.data.held_rows import PersonBound
-from cloister.tasks.data.row_readers import InThisProcess, OnWorkers, TableSource
+from cloister.tasks.data.row_readers import InThisProcess, OnWorkers, PersonBound, TableSource
 from cloister.tasks.data.workers import workers_of
 
 KEY = b"key of a test"

@@ -149,6 +149,127 @@ def test_persons_with_workers_are_those_in_memory_also_if_a_worker_is_killed(
     assert [release.state for release in charges(place)] == [State.CANDIDATE] * 2
 
 
+HOSPITAL = """
+name: hospital
+privacy: {unit: {table: patients}, relation: add_remove, rows: {public: 900},
+  budget: {epsilon: 8, delta: 1e-5, per: year}}
+tables:
+  wards:
+    source: {path: FOLDER/wards.csv}
+    key: id
+    rows: {public: 20}
+    attributes:
+      id: {type: text, pattern: "W{00..99}", provenance: numbering}
+      floor: {type: integer, min: 0, max: 3, provenance: plan}
+  patients:
+    source: {path: FOLDER/patients.csv}
+    key: id
+    attributes:
+      id: {type: text, pattern: "P{0001..9999}", provenance: numbering}
+      age: {type: integer, min: 0, max: 9, provenance: form}
+  visits:
+    source: {path: FOLDER/visits.csv}
+    key: id
+    rows: {public: 2000}
+    references: {patient: {table: patients, max_rows: 4}, ward: {table: wards, max_rows: 400}}
+    attributes:
+      id: {type: text, pattern: "V{00001..99999}", provenance: numbering}
+      patient: {type: text, pattern: "P{0001..9999}", provenance: numbering}
+      ward: {type: text, pattern: "W{00..99}", provenance: numbering}
+      cost: {type: integer, min: 0, max: 9, provenance: form}
+      stay: {type: integer, min: 0, max: 9, provenance: form}
+    constraints:
+      - {name: longer costs more, deny: "t1.stay > t2.stay and t1.cost < t2.cost", soft: true}
+  drugs:
+    source: {path: FOLDER/drugs.csv}
+    rows: {public: 2000}
+    references: {visit: {table: visits, max_rows: 3}}
+    attributes:
+      visit: {type: text, pattern: "V{00001..99999}", provenance: numbering}
+      kind: {type: categorical, values: [a, b, c], provenance: list}
+release: {method: relational-mixture, epsilon: 2, delta: 1e-6}
+"""
+
+
+@pytest.fixture
+def hospital(place, parted, monkeypatch):
+    """The command of a release of four tables; one patient has a thousand visits."""
+    monkeypatch.setattr(row_readers, "_PART_ROWS", 1000)
+    rng, folder = np.random.default_rng(6), place.spec.parent
+    wards = pd.DataFrame({"id": [f"W{n:02}" for n in range(20)], "floor": np.arange(20) % 4})
+    patients = pd.DataFrame({"id": [f"P{n:04}" for n in rng.permutation(np.arange(1, 901))]})
+    patients["age"] = rng.integers(0, 10, len(patients))
+    owners = rng.permutation([*[1] * 1000, *rng.integers(1, 950, 1500)])  # some name nobody
+    visits = pd.DataFrame({"id": [f"V{n:05}" for n in range(1, len(owners) + 1)]})
+    visits["patient"] = [f"P{n:04}" for n in owners]
+    visits["ward"] = [f"W{n:02}" for n in rng.integers(0, 22, len(visits))]
+    visits["stay"] = rng.integers(0, 10, len(visits))
+    visits["cost"] = np.minimum(visits["stay"] + rng.integers(0, 2, len(visits)), 9)
+    drugs = pd.DataFrame({"visit": rng.choice(visits["id"], 2000)})
+    drugs["kind"] = rng.choice(["a", "b", "c"], len(drugs))
+    tables = {"wards": wards, "patients": patients, "visits": visits, "drugs": drugs}
+    for name, table in tables.items():
+        table.to_csv(folder / f"{name}.csv", index=False)
+    place.spec.write_text(HOSPITAL.replace("FOLDER", str(folder)), encoding="utf-8")
+    return [*parted, "--seed-sampling", "7", "--evaluate", "quick"]
+
+
+def test_several_tables_with_workers_are_those_in_memory_also_if_a_worker_is_killed(
+    place, hospital, seeded_noise, monkeypatch
+):
+    assert run(hospital) == 0
+    lose_at(3, monkeypatch, kill_a_worker)
+    assert run([*hospital, "--workers", "local:2"]) == 0
+    files = synthetic(place)
+    assert len(files) == 8
+    assert files[:4] == files[4:]
+    assert [release.state for release in charges(place)] == [State.CANDIDATE] * 2
+
+
+def test_several_tables_whose_keys_name_several_rows_are_refused_at_no_charge(place, hospital):
+    visits = pd.read_csv(place.spec.parent / "visits.csv")
+    visits.loc[2400, "id"] = visits.loc[0, "id"]
+    visits.to_csv(place.spec.parent / "visits.csv", index=False)
+    assert run(hospital) == 2
+    assert run([*hospital, "--workers", "local:2"]) == 2
+    first, second = (
+        json.loads(path.read_text())["problems"]
+        for path in sorted(place.home.folder.glob("releases/*/internal/validation.json"))
+    )
+    assert first == second
+    assert "rows have the same key" in first[0]
+    assert [release.state for release in charges(place)] == [State.REFUNDED] * 2
+
+
+def units_of_all_tables(place) -> str:
+    place.edit("{table: patients}, relation: add_remove, rows: {public: 900}", "ROW")
+    place.edit("ROW", "row, relation: add_remove, rows: {public: 20}")
+    place.edit("    rows: {public: 20}\n", "")
+    place.edit("patients.csv}", "patients.csv}\n    rows: {public: 900}")
+    place.edit("max_rows: 400", "max_rows: 4")
+    return "units are rows of several tables"
+
+
+def drugs_given_by_patients(place) -> str:
+    kind = "kind: {type: categorical"
+    by = 'by: {type: text, pattern: "P{0001..9999}", nullable: true, provenance: numbering}'
+    place.edit(kind, f"{by}\n      {kind}")
+    place.edit("{visit: {table", "{by: {table: patients, max_rows: 3}, visit: {table")
+    drugs = pd.read_csv(place.spec.parent / "drugs.csv")
+    drugs.assign(by="P0001").to_csv(place.spec.parent / "drugs.csv", index=False)
+    return "'drugs.by' may lead from one unit to another"
+
+
+@pytest.mark.parametrize("joined", [units_of_all_tables, drugs_given_by_patients])
+def test_tables_that_join_units_are_refused_before_the_charge(place, hospital, capsys, joined):
+    said = joined(place)
+    assert run([*hospital, "--epsilon", "8", "--workers", "local:2"]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert f"--workers cannot be used here: {said}; such tables" in error
+    assert "nothing was charged" in error
+    assert charges(place) == []
+
+
 def test_a_lost_cluster_is_named_and_the_same_command_resumes_without_it(
     place, parted, monkeypatch, tmp_path, capsys
 ):

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from cloister.schema.attributes import Integer, TextKey
 from cloister.schema.domain import Domain, Table
-from cloister.schema.relations import Database, row_tables
+from cloister.schema.relations import Database, ForeignKey, Schema, row_tables
 
 KEY = b"key of a test"
 Build = Callable[[Database], Mapping[str, Table]]
@@ -18,6 +19,32 @@ Bound = Callable[[Database, bytes], Database]
 
 def domain(**columns) -> Domain:
     return Domain.of(columns, Path())
+
+
+def random_schema(rng: np.random.Generator) -> Schema:
+    """Two to four tables, each with up to two references, and perhaps one to itself."""
+    tables, keys = {}, []
+
+    def refer(columns: dict, table: str, column: str, parent: str, optional: bool) -> None:
+        columns[column] = TextKey(type="text", pattern="A{0..99}", nullable=optional)
+        most = int(rng.integers(1, 4 if parent != table else 3))
+        keys.append(ForeignKey(table, column, parent, "id", most, optional))
+
+    for at in range(int(rng.integers(2, 5))):
+        columns = {
+            "id": TextKey(type="text", pattern="A{0..99}"),
+            "x": Integer(type="integer", min=0, max=2),
+        }
+        for number in range(int(rng.integers(0 if at > 1 else 1, 3)) if at else 0):
+            parent, optional = int(rng.integers(0, at)), bool(rng.random() < 0.4)
+            refer(columns, f"t{at}", f"k{number}", f"t{parent}", optional)
+        if rng.random() < 0.2:
+            refer(columns, f"t{at}", "s", f"t{at}", optional=True)
+        tables[f"t{at}"] = domain(**columns)
+    if rng.random() < 0.5:
+        return Schema(tables, tuple(keys))
+    chosen = tuple(tables) if rng.random() < 0.6 else (f"t{int(rng.integers(0, len(tables)))}",)
+    return Schema(tables, tuple(keys), chosen)
 
 
 def without(whole: Database, start: str, row: int) -> Database:
