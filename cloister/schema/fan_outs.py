@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cloister.schema.relations import (
-    ForeignKey,
-    Schema,
-    degree_table,
-    is_truncated,
-    joined_table,
-    of_one_unit,
-)
+from cloister.schema import relations
+from cloister.schema.relations import ForeignKey, Schema
 
 
 def rows_changed(schema: Schema) -> Mapping[str, int]:
@@ -50,7 +44,7 @@ def across_units(schema: Schema) -> str | None:
     if len(schema.units) > 1:
         return "units are rows of several tables"
     for name in schema.tables:
-        if name in schema.holding and not of_one_unit(schema, name):
+        if name in schema.holding and not relations.of_one_unit(schema, name):
             return f"a row of '{name}' may belong to several units"
     for key in schema.keys:
         if key.optional and key.parent in schema.holding:
@@ -70,8 +64,9 @@ def _of_unit(schema: Schema, start: str, alone: bool) -> dict[str, int]:
     changed = dict(rows)
     for key in schema.keys:
         children = rows[key.table]
-        unlinked = through(key) + is_truncated(schema, key) * children if key.optional else 0
+        truncated = relations.is_truncated(schema, key) * children
+        unlinked = through(key) + truncated if key.optional else 0
         staying = children if key.optional else children - through(key)
-        changed[joined_table(key)] = children + unlinked
-        changed[degree_table(key)] = rows[key.parent] + 2 * staying
+        changed[relations.joined_table(key)] = children + unlinked
+        changed[relations.degree_table(key)] = rows[key.parent] + 2 * staying
     return changed

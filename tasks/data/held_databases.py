@@ -15,30 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from cloister.schema import relations
 from cloister.schema.domain import Domain, Table, empty_table
-from cloister.schema.relations import (
-    DEGREE,
-    Database,
-    ForeignKey,
-    QueriedTables,
-    Schema,
-    degree_table,
-    joined_table,
-    parent_rows,
-    same_key_error,
-)
-from cloister.tasks.data.bounding import bound, first_of_parents, key_numbers, key_of_lots, linked
-from cloister.tasks.data.held_rows import (
-    HeldBlocks,
-    HeldUnits,
-    RowBound,
-    Share,
-    bounded_together,
-    by_number,
-    exchanged,
-    put_together,
-    ranges,
-)
+from cloister.schema.relations import Database, ForeignKey, Schema
+from cloister.tasks.data import bounding, held_rows
+from cloister.tasks.data.held_rows import HeldBlocks, HeldUnits, RowBound, Share
 from cloister.tasks.data.workers import Workers
 
 _MOST_BLOCKS = 256
@@ -72,14 +53,14 @@ class HeldDatabase(Database):
         }
         return cls(schema, tables, workers, units, outside)
 
-    def queried(self) -> QueriedTables:
+    def queried(self) -> relations.QueriedTables:
         """What queries read of these rows, held where it was made."""
         schema, hold = self.schema, self.workers.hold
         units, outside = (hold(Database.queried, each) for each in (self.units, self.outside))
         of_units = {name: name in schema.holding for name in schema.tables}
         for key in schema.keys:
-            of_units[joined_table(key)] = key.table in schema.holding
-            of_units[degree_table(key)] = key.parent in schema.holding
+            of_units[relations.joined_table(key)] = key.table in schema.holding
+            of_units[relations.degree_table(key)] = key.parent in schema.holding
         empty = {name: empty_table(domain) for name, domain in schema.tables.items()}
         none = Database(schema, empty).queried()
         tables = {
@@ -92,7 +73,7 @@ class HeldDatabase(Database):
             for name, table in none.tables.items()
         }
         for key in schema.keys:
-            name = degree_table(key)
+            name = relations.degree_table(key)
             if key.table in schema.holding and not of_units[name]:
                 tables[name] = _held(
                     self.workers,
@@ -103,7 +84,7 @@ class HeldDatabase(Database):
         first = {
             name: partial(self._first, units, tables[name].domain, name) for name in none.first
         }
-        return QueriedTables(tables, first)
+        return relations.QueriedTables(tables, first)
 
     def _first(self, units: Sequence[Any], domain: Domain, name: str, most: int) -> Table:
         return _held(self.workers, domain, partial(_first_rows, name, most), units)
@@ -123,19 +104,19 @@ def _table_of(name: str, database: Database) -> tuple[Table, None]:
     return database.tables[name], None
 
 
-def _queried_table(name: str, queried: QueriedTables) -> tuple[Table, None]:
+def _queried_table(name: str, queried: relations.QueriedTables) -> tuple[Table, None]:
     return queried.tables[name], None
 
 
-def _first_rows(name: str, most: int, queried: QueriedTables) -> tuple[Table, None]:
+def _first_rows(name: str, most: int, queried: relations.QueriedTables) -> tuple[Table, None]:
     return queried.first[name](most), None
 
 
-def _summed_degrees(name: str, most: int, *queried: QueriedTables) -> tuple[Table, None]:
+def _summed_degrees(name: str, most: int, *queried: relations.QueriedTables) -> tuple[Table, None]:
     """The degrees of rows that units share, each at most ``most``, by those in each database."""
-    tables = [each.tables[name] for each in queried]
-    degrees = sum((table.codes[DEGREE] for table in tables[1:]), tables[0].codes[DEGREE])
-    return Table(tables[0].domain, {DEGREE: np.minimum(degrees, most)}).narrow(), None
+    degrees = [each.tables[name].codes[relations.DEGREE] for each in queried]
+    summed = np.minimum(sum(degrees[1:], degrees[0]), most)
+    return Table(queried[0].tables[name].domain, {relations.DEGREE: summed}).narrow(), None
 
 
 def divided_by_units(
@@ -178,7 +159,7 @@ def divided_by_units(
 
 @dataclass(frozen=True)
 class _Exchange:
-    """How rows come to the ``number`` ranges of their units' numbers."""
+    """How rows come to the ``number`` held_rows.ranges of their units' numbers."""
 
     workers: Workers
     schema: Schema
@@ -192,20 +173,22 @@ class _Exchange:
         """The rows of a table in ranges; ``shares`` are those of the tables that precede it."""
         references = self.schema.keys_to_units(name)
         if not references:
-            to_lead = partial(by_number, self.number)
-            return exchanged(self.workers, to_lead, _in_order, rows, self.number)
+            to_lead = partial(held_rows.by_number, self.number)
+            return held_rows.exchanged(self.workers, to_lead, _in_order, rows, self.number)
         (reference,) = references
-        most = RowBound(reference.max_rows, key_of_lots(reference, self.key))
-        rows = bounded_together(self.workers, most, rows, self.long, self.number)
+        most = RowBound(reference.max_rows, bounding.key_of_lots(reference, self.key))
+        rows = held_rows.bounded_together(self.workers, most, rows, self.long, self.number)
         if reference.parent == self.schema.lead:
             return rows
         divide = partial(_by_key, reference.key, self.key, self.number)
         parents = self._exchanged(divide, shares[reference.parent])
         met = self.workers.hold(partial(_with_units, self.schema, reference), rows, parents)
-        return self._exchanged(partial(by_number, self.number), met)
+        return self._exchanged(partial(held_rows.by_number, self.number), met)
 
     def _exchanged(self, divide: Callable[[Share], Any], shares: Sequence[Any]) -> Sequence[Any]:
-        return exchanged(self.workers, divide, put_together, shares, self.number)
+        return held_rows.exchanged(
+            self.workers, divide, held_rows.put_together, shares, self.number
+        )
 
 
 def _require_unique_keys(
@@ -214,24 +197,24 @@ def _require_unique_keys(
     for reference in schema.keys:
         parts = blocks[reference.parent]
         divide = partial(_keys, reference.key, key, len(parts))
-        if any(workers.map(bool, exchanged(workers, divide, _repeat, parts, len(parts)))):
-            raise same_key_error(reference)
+        if any(workers.map(bool, held_rows.exchanged(workers, divide, _repeat, parts, len(parts)))):
+            raise relations.same_key_error(reference)
 
 
 def _in_order(*shares: Share) -> Share:
     """The rows of several shares in the order of their units."""
-    rows = put_together(*shares)
+    rows = held_rows.put_together(*shares)
     return rows.take(np.argsort(rows.people, kind="stable"))
 
 
 def _keys(column: str, key: bytes, number: int, block: tuple[Table, Any]) -> list[Share]:
     rows = block[0].select([column])
-    return by_number(number, Share(rows, key_numbers(rows.stored[column], key)))
+    return held_rows.by_number(number, Share(rows, bounding.key_numbers(rows.stored[column], key)))
 
 
 def _repeat(*shares: Share) -> bool:
     """Whether rows of one column are the same."""
-    (codes,) = put_together(*shares).table.stored.values()
+    (codes,) = held_rows.put_together(*shares).table.stored.values()
     return len(np.unique(codes)) < len(codes)
 
 
@@ -243,7 +226,7 @@ def _outside(schema: Schema, key: bytes, names: Sequence[str], *tables: Table) -
     """The tables without rows of units, within bounds; the others have no rows."""
     given = dict(zip(names, tables, strict=True))
     rows = {n: given.get(n, empty_table(domain)) for n, domain in schema.tables.items()}
-    return bound(Database(schema, rows), key)
+    return bounding.bound(Database(schema, rows), key)
 
 
 def _share(
@@ -257,23 +240,26 @@ def _share(
             table = table.take(rows.referring(reference))
     references = schema.keys_to_units(name)
     column = references[0].column if references else schema.key_of(name)
-    numbers = key_numbers(table.stored[column], key) if column else np.zeros(table.rows, np.int64)
-    return Share(table, numbers)
+    if column is None:
+        return Share(table, np.zeros(table.rows, dtype=np.int64))
+    return Share(table, bounding.key_numbers(table.stored[column], key))
 
 
 def _by_key(column: str, key: bytes, number: int, share: Share) -> list[Share]:
     """The keys of rows, with the numbers of their units, in ranges of their own numbers."""
     keys = share.table.select([column])
     units = Share(keys, share.people)
-    return units.divided(ranges(key_numbers(keys.stored[column], key), number), number)
+    return units.divided(
+        held_rows.ranges(bounding.key_numbers(keys.stored[column], key), number), number
+    )
 
 
 def _with_units(schema: Schema, reference: ForeignKey, share: Share, parents: Share) -> Share:
     """Rows with the numbers of the units of those that they refer to, if these are there."""
     tables = {reference.table: share.table, reference.parent: parents.table}
-    found = parent_rows(Database(schema, tables), reference)
-    there = np.flatnonzero(found >= 0)
-    return share.take(there)._replace(people=parents.people[found[there]])
+    owners = relations.parent_rows(Database(schema, tables), reference)
+    there = np.flatnonzero(owners >= 0)
+    return share.take(there)._replace(people=parents.people[owners[there]])
 
 
 def _units(
@@ -288,6 +274,6 @@ def _units(
             table, _, lots = share.take(there)
             assert lots is not None
             tables[name] = table
-            tables[name] = first_of_parents(Database(schema, tables), reference, lots)
+            tables[name] = bounding.first_of_parents(Database(schema, tables), reference, lots)
     of_units = [reference for reference in schema.keys if reference.table in schema.holding]
-    return linked(Database(schema, tables), of_units, key)
+    return bounding.linked(Database(schema, tables), of_units, key)

@@ -162,7 +162,7 @@ def _in_memory(
     """Why a release can only read its rows in memory, and the remedy; None if it need not."""
     if request.workers and (crossing := across_units(context.task.schema)):
         return f"{crossing}; such tables are read in memory, so leave --workers out"
-    if context.task.several and not request.workers:
+    if context.task.schema.keys and not request.workers:
         return "several tables are read in memory, or by --workers; one is read out of core"
     if context.unit != "row" and not request.workers:
         return "rows of persons are read in memory, or by --workers; others are read out of core"

@@ -17,7 +17,7 @@ from cloister.schema.relations import Database, ForeignKey, Schema, require_uniq
 from cloister.tasks.data import held_databases, held_rows
 from cloister.tasks.data.bounding import bound
 from cloister.tasks.data.held_databases import divided_by_units
-from cloister.tasks.data.held_rows import Share, put_together
+from cloister.tasks.data.held_rows import RowBound, Share, put_together
 from cloister.tasks.data.workers import Workers, workers_of
 
 
@@ -165,7 +165,7 @@ def by_row(number: int, share: Share) -> list[Share]:
         (held_rows, "_by_cells", where_they_are),
         (held_rows, "by_number", by_row),
         (held_databases, "_in_order", put_together),
-        (held_databases, "key_of_lots", lambda reference, key: key),
+        (held_databases, "RowBound", lambda most, key: RowBound(most, b"another")),
         (held_databases, "_summed_degrees", lambda name, most, *each: (each[0].tables[name], None)),
     ],
 )
