@@ -65,6 +65,9 @@ def test_hospital(epsilon):
         figures.append({f"values kept, {n}": share for n, share in kept.items()})
         figures[-1]["rows with the data's right side, mean of 15"] = float(np.mean(right))
     show(f"hospital, epsilon {epsilon}", figures)
+    mean = pd.DataFrame(figures).mean()
+    assert mean["values kept, provider"] > 0.7  # 0.89 at epsilon 1
+    assert mean["rows with the data's right side, mean of 15"] > 0.12  # 0.18 at epsilon 1
 
 
 def mapping_right(real, drawn, text):
@@ -117,6 +120,9 @@ def test_claims():
         figures.append(marginal_errors(trial) | {"correlation of paid and claimed": pairs[1]})
         figures[-1]["rows without a payment, change"] = float(unpaid[1] - unpaid[0])
     show("claims, epsilon 1", figures)
+    mean = pd.DataFrame(figures).mean()
+    assert mean["correlation of paid and claimed"] > 0.5
+    assert abs(mean["rows without a payment, change"]) < 0.02
 
 
 @pytest.mark.parametrize(("rows", "epsilon"), [(30_000, 6), (100_000, 3), (ROWS, 1)])
@@ -185,6 +191,10 @@ def test_loans(epsilon, method):
             }
         )
     show(f"loans, {method}, epsilon {epsilon}", figures)
+    if method == "mixture" and epsilon >= 1:
+        mean = pd.DataFrame(figures).mean()
+        assert mean["F1"] > mean["F1 of real rows"] - 0.12  # 0.680 of 0.746
+        assert mean["2-way half L1"] < 0.04  # 0.026
 
 
 def test_counts_of_loans():
@@ -211,6 +221,9 @@ def test_counts_of_loans():
             share = deviation_of(found.shares(task.data_rows)[1]) / truth
             figure |= {f"sd {name}": share, f"{name}, within half": float(0.5 < share < 1.5)}
     show("counts of loans, epsilon 1", figures)
+    mean = pd.DataFrame(figures).mean()
+    for name in ("derogatory reports", "delinquent lines"):
+        assert mean[f"{name}, within half"] > 0.65  # 0.79 and 0.75
 
 
 @pytest.mark.parametrize("rows", [3_000, 15_000, 50_000])
@@ -301,6 +314,10 @@ def test_stays(made):
             }
         )
     show(f"{made.__name__}, epsilon 1", figures)
+    mean = pd.DataFrame(figures).mean()
+    assert abs(mean["days, mean"] - mean["days, mean of data"]) < 1  # 6.00 to 6.18 of 6.17
+    assert mean["days with cost, correlation"] > 0.7  # 0.85 to 0.92 of 0.985
+    assert mean["2-way half L1"] < 0.07  # 0.032 to 0.054
 
 
 def test_leavers():
@@ -316,6 +333,10 @@ def test_leavers():
             }
         )
     show("leavers, epsilon 1", figures)
+    mean = pd.DataFrame(figures).mean()
+    assert abs(mean["rows without a day"] - mean["rows without a day, of data"]) < 0.01  # the same
+    assert abs(mean["days, mean"] - mean["days, mean of data"]) < 50  # 457 of 440
+    assert mean["2-way half L1"] < 0.045  # 0.029
 
 
 def days_between(trial, first, last):
@@ -338,6 +359,10 @@ def test_deliveries():
             found |= {f"rows not {last}{whose}": rows[last].isna().mean() for whose, rows in gone}
         figures.append(found)
     show("deliveries, epsilon 1", figures)
+    mean = pd.DataFrame(figures).mean()
+    for step in ("ordered to shipped", "shipped to delivered"):  # 2.00 of 1.98, 4.01 of 4.00
+        assert abs(mean[f"{step}, days, mean"] - mean[f"{step}, days, mean of data"]) < 0.5
+    assert mean["2-way half L1"] < 0.05  # 0.033
 
 
 @pytest.mark.parametrize("epsilon", [1, 2])
@@ -348,6 +373,9 @@ def test_matches(epsilon):
         teams = {"information of teams, of data": real, "information of teams": drawn}
         figures.append({**teams, **marginal_errors(trial)})
     show(f"matches, epsilon {epsilon}", figures)
+    mean = pd.DataFrame(figures).mean()
+    assert mean["information of teams"] < 2 * mean["information of teams, of data"]  # 0.07 of 0.087
+    assert mean["2-way half L1"] < 0.1  # 0.087 and 0.077
 
 
 def information(table, first, second):
@@ -377,6 +405,11 @@ def test_ratings():
             }
         )
     show("ratings, epsilon 1", figures)
+    mean = pd.DataFrame(figures).mean()
+    assert abs(mean["persons"] / mean["persons of the data"] - 1) < 0.25  # 1,042 of 943
+    assert mean["rows a person, half L1"] < 0.3  # 0.14 (sd 0.05)
+    assert mean["age by decade, half L1"] < 0.2  # 0.09 (sd 0.04)
+    assert mean["gender, half L1"] < 0.05  # 0.01 (sd 0.01)
 
 
 @pytest.mark.parametrize("epsilon", [10, 18])
