@@ -256,6 +256,9 @@ class Figures:
 
     def _count(self, case: RowGroup) -> Estimate:
         """The share of all rows, times how many there are: rows beyond a bound are not counted."""
+        if not case.rows:
+            rows = float(self.rows)
+            return Estimate(case.group, rows, rows, rows, rows=rows)
         share = self._share(case, self._moments(case.rows, {}, ["", *case.rows][-1]))
         if share.value is None:
             return share
@@ -306,6 +309,8 @@ class Figures:
         if ends is None:
             return Estimate(case.group, None, None, None, rows=rows, remark=_NO_GROUP)
         ratio = moments.first / moments.second
+        # an interval has its figure: by rounding the ends of a share of 1 were just below
+        ends = min(ratio, ends[0]), max(ratio, ends[1])
         value, low, high = (min(max(each, bounds[0]), bounds[1]) for each in (ratio, *ends))
         noise, beside = (
             math.sqrt(moments.variance(part, ratio)) / rows

@@ -65,6 +65,15 @@ def test_without_noise_figures_are_those_of_the_rows(ask, real):
     assert sum(each.value for each in cells) == pytest.approx(1, abs=0.01)
 
 
+def test_all_rows_are_as_many_as_the_release_has_and_have_a_share_of_one(ask):
+    for of in ("table", "population"):
+        count = only(ask("count()", of))
+        assert (count.low, count.value, count.high) == (ROWS, ROWS, ROWS)
+        share = only(ask("share(sex in (F, M))", of))
+        assert share.low <= share.value <= share.high
+        assert share.high == pytest.approx(1, abs=1e-9)
+
+
 def test_means_by_groups_hold_what_lies_inside_bins(ask, real):
     means = real.groupby("sex")["income"].mean()
     for each in ask("mean(income) by sex").estimates:
