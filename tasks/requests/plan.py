@@ -20,8 +20,7 @@ from cloister import devices
 from cloister.constraints import require_consistent
 from cloister.errors import PlanError, PrivacyError
 from cloister.figures import count_of, figure
-from cloister.models import quality
-from cloister.models.registry import create, over_databases
+from cloister.models import quality, registry
 from cloister.models.task import AnyPlan, Budget, DatabaseTask, Stage
 from cloister.privacy.accounting import composition
 from cloister.privacy.accounting.accountants import epsilon
@@ -68,7 +67,7 @@ class StageCost:
 @lru_cache(maxsize=4)
 def sequence_of(request: resolved.ResolvedRequest) -> tuple[str, ...]:
     """The order in which attributes are modelled."""
-    method = over_databases(create(request.method))
+    method = registry.over_databases(registry.create(request.method))
     return method.sequence(resolved.public_context_of(request).task)
 
 
@@ -79,7 +78,7 @@ def plan_along(request: resolved.ResolvedRequest, sequence: tuple[str, ...]) -> 
     Raises:
         PlanError: no parameters fit the budget.
     """
-    method = over_databases(create(request.method))
+    method = registry.over_databases(registry.create(request.method))
     return method.search(resolved.public_context_of(request).task, sequence, request.budget)
 
 

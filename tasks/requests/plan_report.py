@@ -13,10 +13,7 @@ from typing import Any
 from cloister.constraints import DenialConstraint
 from cloister.devices import CPU, Device
 from cloister.figures import figure, figure_range
-from cloister.models.planning import SamplingChoice, choose_sampling
-from cloister.models.protocol import AnySynthesizer
-from cloister.models.quality import forecast_lists
-from cloister.models.registry import create
+from cloister.models import planning, protocol, quality, registry
 from cloister.models.task import AnyPlan, DatabaseTask, Forecast, Task
 from cloister.models.transforms.differences import (
     differences_of,
@@ -184,9 +181,9 @@ def soft_json(request: resolved.ResolvedRequest, context: resolved.PublicContext
     return facts
 
 
-def _sampling(request: resolved.ResolvedRequest, task: Task) -> SamplingChoice:
+def _sampling(request: resolved.ResolvedRequest, task: Task) -> planning.SamplingChoice:
     """How rows of a table are drawn under soft constraints; those of all tables in one way."""
-    return choose_sampling(task, _method(request).samplings)
+    return planning.choose_sampling(task, _method(request).samplings)
 
 
 def _sources(rules: Sequence[DenialConstraint], plan: AnyPlan) -> Iterator[str]:
@@ -205,8 +202,8 @@ def _weighs(request: resolved.ResolvedRequest) -> bool:
     return _method(request).weighs_soft and request.budget.delta > 0
 
 
-def _method(request: resolved.ResolvedRequest) -> AnySynthesizer:
-    return create(request.method)
+def _method(request: resolved.ResolvedRequest) -> protocol.AnySynthesizer:
+    return registry.create(request.method)
 
 
 def _names(rules: Sequence[DenialConstraint]) -> str:
@@ -330,12 +327,12 @@ def _drowned_counts(context: resolved.PublicContext, plan: AnyPlan) -> Iterator[
 def _drowned_lists(context: resolved.PublicContext, plan: AnyPlan) -> Iterator[str]:
     for table, (task, table_plan) in plan.tables(context.task).items():
         named = context.of_table(table) if table in context.task.schema.tables else ""
-        yield from (named + each for each in forecast_lists(task, table_plan.counted))
+        yield from (named + each for each in quality.forecast_lists(task, table_plan.counted))
 
 
 def _unmodelled_differences(context: resolved.PublicContext, plan: AnyPlan) -> Iterator[str]:
     for task, table_plan in plan.tables(context.task).values():
-        able = models_differences(create(table_plan.method))
+        able = models_differences(registry.create(table_plan.method))
         modelled = {each.rule.name for each in differences_of(task)} if able else set()
         unable = f"method '{table_plan.method}' models numbers as they are"
         for rule in orders_of(task):
