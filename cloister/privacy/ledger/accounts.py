@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from fractions import Fraction
@@ -102,6 +102,12 @@ class Account:
     def holds(self, location: str) -> bool:
         """Whether a location, or one that a pattern covers, is registered."""
         return any(_covers(mine, location) or _covers(location, mine) for mine in self.places)
+
+    def divided_into(self, blocks: Sequence[str]) -> bool:
+        """Whether it has such blocks, at least one; none of data that is not divided."""
+        if self.partition is None:
+            return not blocks
+        return bool(blocks) and all(map(self.partition.names, blocks))
 
     def overlaps(self, location: str) -> bool:
         """Whether some data may lie both at a location and at a registered one.

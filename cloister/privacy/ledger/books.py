@@ -210,7 +210,7 @@ class LedgerState:
         _require_slot(entry, self.spend_slot(request.spend_id))
         account = self.accounts.get(request.dataset)
         _require_of_account(account, request.unit, request.relation)
-        if not reads_blocks_of(account, request):
+        if not (account.divided_into(request.blocks) if account else not request.blocks):
             raise ValueError("other blocks than the account's")
         if request.release in self.releases or self.pending(request.spend_id):
             raise ValueError("reserved twice")
@@ -250,7 +250,7 @@ class LedgerState:
         )
 
     def _begin_run(self, entry: Entry) -> None:
-        release, mark = self.releases[entry.body["release"]], _mark(entry)
+        release, mark = self.releases[entry.body["release"]], records.Mark.from_body(entry.body)
         _require_slot(entry, run_slot(release))
         records.identifier("nonce", mark.nonce)
         if (
@@ -262,7 +262,7 @@ class LedgerState:
         self.releases[release.id] = replace(release, runs=(*release.runs, mark))
 
     def _seal(self, entry: Entry) -> None:
-        release, mark = self.releases[entry.body["release"]], _mark(entry)
+        release, mark = self.releases[entry.body["release"]], records.Mark.from_body(entry.body)
         _require_slot(entry, seal_slot(release.id))
         if release.state is not records.State.SPENT or mark.position < _reached(release):
             raise ValueError("no journal is sealed here")
@@ -321,14 +321,6 @@ _UNFINISHED = (
 """States of releases that have nothing to deliver."""
 
 
-def reads_blocks_of(account: Account | None, request: records.ReservationRequest) -> bool:
-    """Whether a request names blocks of the account's partition, and none where it has none."""
-    partition = account.partition if account else None
-    if partition is None:
-        return not request.blocks
-    return bool(request.blocks) and all(map(partition.names, request.blocks))
-
-
 def consent_slot(release: str, number: int) -> str:
     """The slot of a person who approves a release, after a ``number`` of others."""
     return f"consent/{release}/{number}"
@@ -377,15 +369,6 @@ def delivery_slot(release: str) -> str:
 def _reached(release: records.Release) -> int:
     """The number of answers that the last run began with."""
     return release.runs[-1].position if release.runs else 0
-
-
-def _mark(entry: Entry) -> records.Mark:
-    body = entry.body
-    records.require_text("by", body["by"])
-    position = body["position"]
-    if type(position) is not int or position < 0:
-        raise ValueError("no position")
-    return records.Mark(position, records.identifier("digest", body["digest"]), body["nonce"])
 
 
 def _require_of_account(account: Account | None, unit: str, relation: str | None = None) -> None:

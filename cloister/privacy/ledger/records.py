@@ -35,6 +35,15 @@ class Mark:
     digest: str
     nonce: str = ""
 
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
+        """The place that somebody's entry holds; ValueError or InputError for none that is."""
+        require_text("by", body["by"])
+        position = body["position"]
+        if type(position) is not int or position < 0:
+            raise ValueError("no position")
+        return cls(position, identifier("digest", body["digest"]), body["nonce"])
+
 
 @dataclass(frozen=True)
 class JournalState:
