@@ -61,7 +61,7 @@ def evaluate_tables(
     evaluation = unmeasured_evaluation(real, synthetic, level)
     if level == "none":
         return evaluation
-    real_rows, synthetic_rows = _at_hand(real), _at_hand(synthetic)
+    real_rows, synthetic_rows = at_hand(real), at_hand(synthetic)
     evaluation = replace(
         evaluation,
         marginals=compare_marginals(real, synthetic),
@@ -95,7 +95,7 @@ def evaluate_tables(
     )
 
 
-def _at_hand(table: Table) -> Table:
+def at_hand(table: Table) -> Table:
     """The rows of a table in memory, or a fixed random choice of those of one that is not."""
     if table.in_memory:
         return table

@@ -1,15 +1,16 @@
-"""A release beside the one before, at the terminal."""
+"""A release beside the one before, and a candidate attacked by its data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cloister.figures import figure
 from cloister.flows.cli.console import say, show_json, show_table
-from cloister.flows.cli.options import Json, ReleaseId
+from cloister.flows.cli.options import By, Json, Reason, ReleaseId
 from cloister.tasks.home.home import Home
 
 if TYPE_CHECKING:
@@ -59,6 +60,32 @@ def show(
     moves = review.release.entry.moves
     steps = [(move.words, move.time, move.who, move.reason) for move in moves]
     show_table(f"States of {names[0]}", ("state", "time", "by", "reason"), steps)
+
+
+def attack(
+    release: ReleaseId,
+    reason: Reason,
+    by: By,
+    held_out: Annotated[
+        Path | None,
+        typer.Option(help="Real rows of the same population that were not in the data."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Attack a candidate by its data, for whoever decides on it: an internal page of its risk.
+
+    Distances to real rows, membership, attributes and singling out, beside --held-out rows. Reads
+    the data again, costs no budget and proves nothing. The ledger records it first: to decide on
+    exact figures is a selection on sensitive data, which no epsilon covers. The page is deleted
+    with the measures.
+    """
+    from cloister.tasks.release.reports import attack_candidate
+
+    page = attack_candidate(Home.current(), release, held_out, by, reason)
+    if as_json:
+        show_json({"release": release, "page": str(page), "internal": True})
+    else:
+        say(f"Page (internal): {page}")
 
 
 def _drift(drift: Drift) -> tuple[str, ...]:

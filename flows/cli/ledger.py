@@ -274,7 +274,10 @@ def show_release(release: options.ReleaseId, as_json: options.Json = False) -> N
         }
         for s in entry.steps
     ]
-    consents = [asdict(consent) for consent in entry.consents]
+    beside = {
+        "consents": [asdict(consent) for consent in entry.consents],
+        "looks": [asdict(look) for look in entry.looks],
+    }
     about = {key: value for key, value in entry.request.body.items() if key != "events"}
     about |= {"refused": entry.refused, "runs": len(entry.runs), "sealed": entry.seal is not None}
     about |= {"deleted": ", ".join(kind for deletion in entry.deletions for kind in deletion.kinds)}
@@ -286,11 +289,7 @@ def show_release(release: options.ReleaseId, as_json: options.Json = False) -> N
     records = guarantees_of(entry)
     if as_json:
         of_records = {"records": records.model_dump(mode="json")} if records else {}
-        show_json(
-            about
-            | of_records
-            | {"events": entry.request.events, "steps": steps, "consents": consents}
-        )
+        show_json(about | of_records | {"events": entry.request.events, "steps": steps} | beside)
         return
     show_facts(f"Release {release}", {key: value for key, value in about.items() if value != ""})
     show_guarantees(records)

@@ -21,7 +21,7 @@ from cloister.privacy.ledger.house import is_deleted
 from cloister.privacy.ledger.lookups import holds
 from cloister.tasks.home.files import abandoned_frames, digest_of
 from cloister.tasks.home.home import Home
-from cloister.tasks.release.kept_files import deletion_findings, kept_findings, logged
+from cloister.tasks.release.kept_files import ATTACKS_NAME, deletion_findings, kept_findings, logged
 from cloister.tasks.release.signing import statement_findings
 from cloister.tasks.stores.kept_records import object_findings, tracking_findings
 
@@ -43,7 +43,10 @@ def release_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[s
     yield from _store_findings(home, release)
     yield from _model_findings(home, release, manifest)
     if manifest.lineage.kept:
-        yield from kept_findings(home, release.id, manifest.lineage.kept, release.deletions)
+        page = home.release(release.id) / "internal" / ATTACKS_NAME
+        unsealed = [page.relative_to(home.folder).as_posix()] if release.looks else []
+        kept = manifest.lineage.kept
+        yield from kept_findings(home, release.id, kept, release.deletions, unsealed)
 
 
 def frame_findings(home: Home) -> Iterator[str]:

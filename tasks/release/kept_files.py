@@ -26,6 +26,9 @@ from cloister.tasks.stores.kept_records import has_measures
 
 FILE_NAME, RUNS_NAME, PUBLIC = "kept.json", "runs.json", "public"
 
+ATTACKS_NAME = "attacks.html"
+"""The internal page of attacks on a candidate, which is made after its files are sealed."""
+
 MEASURES = "mlflow.db#measures"
 """What entries call the measures of a release in MLflow's database, as if it were a file."""
 
@@ -88,11 +91,16 @@ def is_there(home: Home, release: str, path: str) -> bool:
 
 
 def kept_findings(
-    home: Home, release: str, digest: str, deletions: Sequence[Deletion] = ()
+    home: Home,
+    release: str,
+    digest: str,
+    deletions: Sequence[Deletion] = (),
+    unsealed: Collection[str] = (),
 ) -> Iterator[str]:
     """What of a release in the home was altered, is missing or does not belong.
 
-    ``digest`` is that of the list as the manifest seals it.
+    ``digest`` is that of the list as the manifest seals it; ``unsealed`` are files, relative to the
+    home, that came after it.
     """
     path = home.release(release) / FILE_NAME
     try:
@@ -114,7 +122,7 @@ def kept_findings(
     yield from (f"{home.folder / name}: is missing" for name in listed if name not in present)
     yield from (
         f"{home.folder / name}: is not part of the release"
-        for name in sorted(present - listed.keys())
+        for name in sorted(present - listed.keys() - {*unsealed})
     )
     yield from _statement_findings(home, release)
     unchanged = (name for name in listed if name in present)

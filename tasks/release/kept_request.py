@@ -11,6 +11,7 @@ from typing import Any
 from cloister.errors import StorageError, VerificationError
 from cloister.tasks.home.home import Home
 from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import ResolvedRequest
 
 REQUEST_NAME = "order.json"
 
@@ -24,6 +25,18 @@ STATE_WORDS = MappingProxyType(
     }
 )
 """What the states of an unfinished release mean."""
+
+
+def kept_request(folder: Path) -> ResolvedRequest:
+    """The request that a release was begun with, as it was resolved then.
+
+    Raises:
+        VerificationError: it was altered, or an earlier version wrote it.
+    """
+    try:
+        return ResolvedRequest.model_validate(_kept_request(folder))
+    except ValueError:
+        raise _altered(folder) from None
 
 
 def kept_seed(folder: Path) -> int:

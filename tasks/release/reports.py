@@ -1,26 +1,44 @@
 """The reports of a release: written with it, found again, or made for an earlier version's.
 
+And a candidate attacked by its data, for whoever decides on it.
+
 Privacy: the page for analysts lies with the public files and is made of public facts alone; its
-    twin lies with the internal evaluation, whose exact figures it holds.
+    twin lies with the internal evaluation, whose exact figures it holds. The page of attacks is of
+    real rows without noise, lies there and is deleted with them. A look neither spends nor claims
+    anything; a decision after it is a selection, which the ledger, the certificate and the page
+    say. The ledger has it before a row is read.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 from cloister.errors import InputError, VerificationError
+from cloister.evaluation import attacks
 from cloister.models.storage import load_saved
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, read_certificate
+from cloister.privacy.certificate.page import render
+from cloister.privacy.ledger.governance import record_look
+from cloister.schema.domain import Table
 from cloister.schema.relations import Database
+from cloister.schema.spec_files.loading import load_spec, spec_digest
+from cloister.tasks.data.sources import TablesSource
 from cloister.tasks.data.tables import read_in_blocks, read_synthetic
 from cloister.tasks.home.files import digest_of, replace_file
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger.access import release_of
+from cloister.tasks.ledger.access import open_ledger, release_of
 from cloister.tasks.release.analyst_facts import link_facts, table_facts
 from cloister.tasks.release.analyst_page import ExactFigures, ReleaseFacts, analyst_page
+from cloister.tasks.release.comparison import table_of
 from cloister.tasks.release.integrity import recorded_certificate
-from cloister.tasks.requests.resolved import PublicContext
+from cloister.tasks.release.kept_files import ATTACKS_NAME
+from cloister.tasks.release.kept_request import kept_request
+from cloister.tasks.requests.plan import plan_of
+from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
 
 REPORT_NAME = "report.html"
 """The page's file: beside the certificate for analysts, with the evaluation for reviewers."""
@@ -114,10 +132,130 @@ def released_facts(folder: Path) -> ReleaseFacts:
         StorageError, VerificationError: they cannot be read, or are not what was saved.
     """
     saved = load_saved(folder / "model")
-    files = PublicContext(saved.spec, saved.task).files
+    names = PublicContext(saved.spec, saved.task).files
     tables = {}
     for name, task in saved.task.tables.items():
         read = read_in_blocks if name in saved.model.samplers else read_synthetic
-        tables[name] = read(folder / "public" / f"{files[name]}.parquet", task)
+        tables[name] = read(folder / "public" / f"{names[name]}.parquet", task)
     released = Database(saved.task.schema, tables)
     return ReleaseFacts(table_facts(saved.task, saved.model, released), link_facts(released))
+
+
+class Risk(NamedTuple):
+    """What an attack shows of a release, what it is compared with, and what that means."""
+
+    attack: str
+    shown: str
+    beside: str
+    meaning: str
+
+
+def attack_candidate(home: Home, release: str, held_out: Path | None, by: str, reason: str) -> Path:
+    """Attack the rows of a candidate by its data, and write the internal page; its file.
+
+    ``held_out`` is a file of real rows of the same population that were not in the data.
+
+    Raises:
+        InputError: it is no candidate, its spec or data are not those that it read, or the rows
+            held out cannot be used.
+        NotPermitted: ``by`` may not decide on it. Nothing is read.
+        StorageError, VerificationError: a file cannot be read or written, or was altered.
+    """
+    entry = release_of(home, release)
+    folder = home.release(entry.id)
+    certificate = recorded_certificate(folder / "public", entry)
+    request = kept_request(folder)
+    if spec_digest(load_spec(request.spec)) != entry.request.spec_digest:
+        raise InputError(
+            f"{request.spec} is not the spec that release {release} was made by; put that one back"
+        )
+    context = public_context_of(request)
+    only = context.only if held_out else None
+    seq = record_look(open_ledger(home), entry.id, by, reason).seq
+    real = _read_again(request, entry.id, entry.evidence["data"], home)
+    beside = table_of(only, held_out) if only else None
+    risks = {}
+    for name, task in context.task.tables.items():
+        rows = read_in_blocks(folder / "public" / f"{context.files[name]}.parquet", task)
+        risks[name] = list(risks_of(real.tables[name], rows, beside))
+    page = folder / "internal" / ATTACKS_NAME
+    source = files("cloister.tasks.release").joinpath("attacks.html").read_text(encoding="utf-8")
+    look = next(look for look in release_of(home, release).looks if look.seq == seq)
+    facts = {
+        "look": look,
+        "risks": risks,
+        "held_out": held_out is not None,
+        "caveat": attacks.CAVEAT,
+    }
+    text = render(source, c=certificate, **facts)
+    replace_file(page, lambda part: part.write_text(text, encoding="utf-8"))
+    return page
+
+
+def _read_again(request: ResolvedRequest, release: str, digest: str, home: Home) -> Database:
+    """The rows that a release read.
+
+    Raises:
+        InputError: the data is other by now.
+    """
+    source = TablesSource.fitting(request, plan_of(request))
+    database, digests = source.read_again(release, request, home)
+    if digests.data != digest:
+        raise InputError(
+            f"the data is not what release {release} read: what was attacked would be no risk of "
+            "it; give the same data back, or decide without"
+        )
+    return database
+
+
+def risks_of(real: Table, synthetic: Table, held_out: Table | None) -> Iterator[Risk]:
+    """What attacks on synthetic rows show by the real ones; nothing of too few rows.
+
+    Privacy: exact figures of real rows; internal.
+    """
+    from cloister.evaluation.measures import at_hand
+
+    if not attacks.comparable_records(real, synthetic):
+        return
+    rows, shown = at_hand(real), at_hand(synthetic)
+    closest = attacks.closest_records(rows, shown, real)
+    yield Risk(
+        "Distance to the closest real row, median",
+        f"{closest.synthetic_median:.4f}",
+        f"{closest.real_median:.4f}",
+        "beside that of real rows that were set aside; far below it, rows follow real ones",
+    )
+    yield Risk(
+        "Synthetic rows that equal a real row",
+        f"{closest.copies:.2%}",
+        f"{closest.twins:.2%}",
+        "beside real rows that equal another one",
+    )
+    if held_out is None or not attacks.comparable_records(held_out, synthetic):
+        alone = attacks.single_out(rows, rows, shown)
+        meaning = f"of {alone.attempts} descriptions of three values that fit one synthetic row"
+        yield Risk("Descriptions that fit one real row", f"{alone.fitted:.1%}", "unknown", meaning)
+        return
+    member = attacks.infer_membership(rows, held_out, shown)
+    yield Risk(
+        "Membership, area under the ROC curve",
+        f"{member.auc:.3f}",
+        "0.5",
+        f"95 %: {member.low:.3f} to {member.high:.3f}; 0.5 is a guess, 1 tells everybody",
+    )
+    leaks = {
+        "Attributes guessed from all others": attacks.infer_attributes(rows, held_out, shown),
+        "Synthetic rows nearer to a fitted row": attacks.nearer_to_fitted(rows, held_out, shown),
+        "Descriptions that fit one real row": attacks.single_out(rows, held_out, shown),
+    }
+    yield from (_leak(attack, advantage) for attack, advantage in leaks.items())
+
+
+def _leak(attack: str, advantage: attacks.Advantage) -> Risk:
+    return Risk(
+        attack,
+        f"{advantage.fitted:.1%}",
+        f"{advantage.held_out:.1%}",
+        f"beside rows held out; leaked: {100 * advantage.difference:+.1f} ± "
+        f"{100 * advantage.margin:.1f} percent points (95 %)",
+    )

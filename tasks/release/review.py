@@ -67,6 +67,7 @@ class ReleaseView:
                 for step in self.entry.steps
             ],
             "consents": [asdict(consent) for consent in self.entry.consents],
+            "looks": [asdict(look) for look in self.entry.looks],
             **(certified or {}),
             "internal": self.metrics and dict(self.metrics),
         }

@@ -28,7 +28,7 @@ from cloister.privacy.ledger import (
 )
 from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.lookups import anchor_at, moves_of
-from cloister.privacy.ledger.records import Consent
+from cloister.privacy.ledger.records import Consent, Look
 from cloister.tasks.home.files import replace_file
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, open_ledger
@@ -138,7 +138,10 @@ def _approved_by(public: Path, release: Release, home: Home) -> dict[str, Any]:
 
 
 def decisions_on(release: Release, public: Path) -> list[dict[str, str]]:
-    """What people decided on a release, by the ledger: who, when, why; and the signed statement."""
+    """What people decided on a release, or looked at before, by the ledger: who, when, why.
+
+    And the signed statement on it.
+    """
     return [
         {
             "decision": move.words,
@@ -148,14 +151,14 @@ def decisions_on(release: Release, public: Path) -> list[dict[str, str]]:
             "statement": _statement_in(public, move),
         }
         for move in release.moves
-        if isinstance(move, Consent)
+        if not isinstance(move, ReleaseStep)
         or (move.state in manifest.SIGNED and move.state is not State.CANDIDATE)
     ]
 
 
-def _statement_in(public: Path, move: ReleaseStep | Consent) -> str:
+def _statement_in(public: Path, move: ReleaseStep | Consent | Look) -> str:
     """The file of the house's statement on a decision; empty if there is none."""
-    if isinstance(move, Consent):
+    if not isinstance(move, ReleaseStep):
         return ""
     name = manifest.statement_name(move.state)
     return name if (public / name).exists() else ""

@@ -17,7 +17,7 @@ from cloister.identities import named
 from cloister.privacy import ledger
 from cloister.privacy.certificate.manifest import read_manifest
 from cloister.privacy.exact import decimal, decimal_below
-from cloister.privacy.ledger.books import CONSENTED, GRANTED, OPENED, PLACED, LedgerState
+from cloister.privacy.ledger.books import CONSENTED, GRANTED, LOOKED, OPENED, PLACED, LedgerState
 from cloister.privacy.ledger.budgets import tightest
 from cloister.privacy.ledger.composition import basic_composition
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED
@@ -152,10 +152,13 @@ def entry_words(entry: ledger.Entry, books: LedgerState) -> str:
         PLACED: lambda: f"more places: {', '.join(body['places'])}",
         GRANTED: lambda: f"budget granted: {budget_text(ledger.BudgetGrant.from_body(body))}",
         PERSON: lambda: _person_words(entry, books),
-        CONSENTED: lambda: next(
-            consent.words
-            for consent in books.releases[body["release"]].consents
-            if consent.seq == entry.seq
+        **dict.fromkeys(
+            (CONSENTED, LOOKED),
+            lambda: next(
+                move.words
+                for move in books.releases[body["release"]].moves
+                if move.seq == entry.seq
+            ),
         ),
         RULES: lambda: f"rules for {body['account']}",
         PROPOSED: lambda: f"proposed: {body['kind']}",

@@ -50,8 +50,8 @@ _RULES = (
 )
 _DECISION = (
     "which releases are approved, and when: whoever decides may look at exact figures that compare "
-    "the synthetic with the real table, so that approval on exact figures is itself a selection, "
-    "which no epsilon covers"
+    "the synthetic with the real table, or attack the one by the other, so that approval on exact "
+    "figures is itself a selection, which no epsilon covers"
 )
 _UNSOURCED = "declared in the spec, which names no source"
 

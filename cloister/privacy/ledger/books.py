@@ -40,9 +40,9 @@ ALLOWED = "run_allowed"
 DECLINED = "declined"
 """The kind of an entry on a request that its budget does not hold; nothing was reserved."""
 
-CONSENTED = "consented"
-"""The kind of an entry by which one of several approves a release. Every other kind is a ``State``,
-or on the house."""
+CONSENTED, LOOKED = "consented", "looked"
+"""Kinds of entries on a candidate: one of several approves it; somebody attacks it by its data.
+Every other kind is a ``State``, or on the house."""
 
 
 @dataclass
@@ -167,6 +167,7 @@ class LedgerState:
             DELIVERED: self._deliver,
             SIGNED: self._sign,
             CONSENTED: self._consent,
+            LOOKED: self._look,
             DELETED: self._delete,
             ALLOWED: self._allow,
             DECLINED: self._decline,
@@ -295,14 +296,26 @@ class LedgerState:
             records.require_text(name, entry.body[name])
 
     def _consent(self, entry: Entry) -> None:
-        release = self.releases[entry.body["release"]]
-        for name in ("by", "reason"):
-            records.require_text(name, entry.body[name])
+        release = self._candidate(entry)
         _require_slot(entry, consent_slot(release.id, len(release.consents)))
-        if release.state is not records.State.CANDIDATE:
-            raise ValueError("no candidate")
         consent = self.house.consent_to(release, entry)
         self.releases[release.id] = replace(release, consents=(*release.consents, consent))
+
+    def _look(self, entry: Entry) -> None:
+        release, body = self._candidate(entry), entry.body
+        _require_slot(entry, look_slot(release))
+        signed = body["by"], body["reason"], self.house.known_as(body["by"])
+        looks = (*release.looks, records.Look(entry.seq, entry.time, *signed))
+        self.releases[release.id] = replace(release, looks=looks)
+
+    def _candidate(self, entry: Entry) -> records.Release:
+        """The candidate that a signed entry is on."""
+        for name in ("by", "reason"):
+            records.require_text(name, entry.body[name])
+        release = self.releases[entry.body["release"]]
+        if release.state is not records.State.CANDIDATE:
+            raise ValueError("no candidate")
+        return release
 
     def _delete(self, entry: Entry) -> None:
         release, deletion = self.releases[entry.body["release"]], Deletion.of(entry)
@@ -324,6 +337,11 @@ _UNFINISHED = (
 def consent_slot(release: str, number: int) -> str:
     """The slot of a person who approves a release, after a ``number`` of others."""
     return f"consent/{release}/{number}"
+
+
+def look_slot(release: records.Release) -> str:
+    """The slot of the next attack on a candidate by its data."""
+    return f"look/{release.id}/{len(release.looks)}"
 
 
 def decline_slot(seq: int) -> str:

@@ -13,7 +13,14 @@ from typing import Any
 from cloister.errors import InputError
 from cloister.privacy.exact import ratio
 from cloister.privacy.ledger import house, records
-from cloister.privacy.ledger.books import ALLOWED, DECLINED, REFUSAL, decline_slot
+from cloister.privacy.ledger.books import (
+    ALLOWED,
+    DECLINED,
+    LOOKED,
+    REFUSAL,
+    decline_slot,
+    look_slot,
+)
 from cloister.privacy.ledger.checks import export_lines, find_release, refusal_of
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Anchor, Entry, read_chain
 from cloister.privacy.ledger.ledger import Ledger
@@ -99,6 +106,22 @@ def allow_run(ledger: Ledger, account: str, by: str, reason: str) -> Entry:
             raise InputError(f"Nothing keeps account '{account}' from its next run.")
         slot = house.governing_slot(ALLOWED, transaction.next_seq)
         return transaction.write(ALLOWED, slot, {"account": account} | _signature(by, reason))
+
+
+def record_look(ledger: Ledger, release: str, by: str, reason: str) -> Entry:
+    """Record that somebody is about to attack a candidate by its data.
+
+    Errors: ``InputError`` if it is no candidate; ``NotPermitted`` if ``by`` may not decide on it.
+    """
+    with ledger.writing() as transaction:
+        candidate = find_release(transaction.books, release)
+        if candidate.state is not records.State.CANDIDATE:
+            raise InputError(
+                f"Release {release} is {candidate.state.words}: only a candidate is attacked by "
+                "its data, before it is decided."
+            )
+        body = {"release": release} | _signature(by, reason)
+        return transaction.write(LOOKED, look_slot(candidate), body)
 
 
 def trust(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:

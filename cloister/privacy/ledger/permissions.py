@@ -21,6 +21,7 @@ from cloister.privacy.ledger.books import (
     CONSENTED,
     DECLINED,
     GRANTED,
+    LOOKED,
     OPENED,
     PLACED,
     LedgerState,
@@ -54,7 +55,9 @@ _ROLES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((State.RESERVED, DECLINED), ("engineer",)),
     PLACED: ("engineer", "officer"),
     **dict.fromkeys((State.WITHDRAWN, *_ENDED, DELETED), ("engineer", *_DECIDERS)),
-    **dict.fromkeys((CONSENTED, State.APPROVED, State.REJECTED, State.PUBLISHED), _DECIDERS),
+    **dict.fromkeys(
+        (CONSENTED, LOOKED, State.APPROVED, State.REJECTED, State.PUBLISHED), _DECIDERS
+    ),
     **dict.fromkeys((OPENED, ALLOWED, PROPOSED, TRUSTED, REVOKED, *SECONDED), ("officer",)),
 }
 """Roles that may write an entry, by its kind; anyone may write those of other kinds."""

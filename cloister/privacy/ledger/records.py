@@ -284,14 +284,36 @@ class Consent:
 
 
 @dataclass(frozen=True)
+class Look:
+    """Somebody attacked the rows of a candidate by its data: a decision after it is a selection."""
+
+    seq: int
+    time: str
+    by: str
+    reason: str
+    person: str = ""
+
+    @property
+    def words(self) -> str:
+        """What happened."""
+        return "attacked by its data (to approve it then is a selection, which no epsilon covers)"
+
+    @property
+    def who(self) -> str:
+        """Who did it, by name and identity."""
+        return named(self.person, self.by)
+
+
+@dataclass(frozen=True)
 class Release:
     """A release as the ledger knows it.
 
     ``runs`` are the places of its journal at which runs began, ``seal`` where it ends: nothing is
     drawn after. ``delivered`` says that its run reported its end to the requester; ``signatures``
     are digests of those of its moves. Releases of ledgers older than these have none. ``consents``
-    are those who approved it while the rules ask for more, ``admission`` the rule that its account
-    had when it was reserved; ``deletions`` took what a home held.
+    are those who approved it while the rules ask for more, ``looks`` those who attacked it by its
+    data; ``admission`` is the rule that its account had when it was reserved; ``deletions`` took
+    what a home held.
     """
 
     request: ReservationRequest
@@ -301,6 +323,7 @@ class Release:
     delivered: bool = False
     signatures: tuple[str, ...] = ()
     consents: tuple[Consent, ...] = ()
+    looks: tuple[Look, ...] = ()
     deletions: tuple[Deletion, ...] = ()
     admission: str = "sum"
 
@@ -315,9 +338,9 @@ class Release:
         return self.steps[-1].state
 
     @property
-    def moves(self) -> list[ReleaseStep | Consent]:
-        """Its history: states, and approvals that did not suffice, in order."""
-        return sorted((*self.steps, *self.consents), key=lambda move: move.seq)
+    def moves(self) -> list[ReleaseStep | Consent | Look]:
+        """Its history: states, approvals that did not suffice, and looks, in order."""
+        return sorted((*self.steps, *self.consents, *self.looks), key=lambda move: move.seq)
 
     @property
     def undelivered(self) -> bool:

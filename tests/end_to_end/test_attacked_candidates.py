@@ -1,0 +1,132 @@
+"""A candidate attacked by its data: an internal page, a look in the ledger, and no charge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from clubs import ROWS, members
+
+from cloister.flows.cli.app import run
+from cloister.schema.domain import Table
+from cloister.schema.spec_files.loading import load_spec
+from cloister.schema.validation import read_table
+from cloister.tasks.home.identity import identity
+from cloister.tasks.ledger.access import open_ledger, release_of
+from cloister.tasks.release.reports import risks_of
+from cloister.tasks.requests.resolved import declared_context
+
+WORDS = ["--reason", "small clubs"]
+
+
+def spent(home):
+    ledger = open_ledger(home)
+    return [(each.request.epsilon, each.state) for each in ledger.releases("clubs")]
+
+
+@pytest.fixture
+def held_out(tmp_path, monkeypatch):
+    """Fresh members of the same clubs, as a file."""
+    rng = np.random.default_rng
+    with monkeypatch.context() as patch:
+        patch.setattr(np.random, "default_rng", lambda seed: rng(seed + 1))
+        fresh = members()
+    path = tmp_path / "fresh.csv"
+    fresh.to_csv(path, index=False)
+    return path
+
+
+def test_a_look_is_recorded_charges_nothing_and_goes_with_the_decision(home, released, cloister):
+    before = spent(home)
+    page = home.release(released.id) / "internal" / "attacks.html"
+    shown = cloister("review", "attack", released.id, *WORDS)
+    assert shown == {"release": released.id, "page": str(page), "internal": True}
+    text = page.read_text()
+    assert page.stat().st_mode & 0o777 == 0o600
+    assert all(word in text for word in ("do not share", "selection on sensitive data", "small cl"))
+    assert "No rows were held out" in text and "Membership" not in text
+    assert "://" not in text
+    assert spent(home) == before
+    assert cloister("verify")["findings"] == []
+    (look,) = release_of(home, released.id).looks
+    assert f"entry {look.seq}" in text and look.reason == "small clubs"
+    (again,) = cloister("review", "show", released.id)["release"]["looks"]
+    assert again["seq"] == look.seq
+    cloister("review", "approve", released.id, "--reason", "risk is small")
+    assert not page.exists()
+    decisions = cloister("report", released.id)["decisions"]
+    assert [each["decision"].split()[0] for each in decisions] == ["attacked", "approved"]
+    assert "selection" in decisions[0]["decision"]
+
+
+def test_the_page_is_found_altered_only_by_a_look(home, released, cloister):
+    page = home.release(released.id) / "internal" / "attacks.html"
+    page.write_text("forged")
+    assert run(["verify"]) == 1
+    cloister("review", "attack", released.id, *WORDS)
+    assert cloister("verify")["findings"] == []
+
+
+def test_rows_held_out_say_what_is_leakage(home, released, cloister, held_out):
+    shown = cloister("review", "attack", released.id, "--held-out", held_out, *WORDS)
+    text = Path(shown["page"]).read_text()
+    assert "Membership" in text and "leaked:" in text and "No rows were held out" not in text
+
+
+def test_other_data_is_no_risk_of_the_release(released, own, capsys):
+    """The data was replaced since: the look stays in the ledger, and there is no page."""
+    path, kept = released.place.data, released.place.data.read_text()
+    try:
+        path.write_text("".join(kept.splitlines(keepends=True)[:-1]))
+        assert run(["review", "attack", released.id, *WORDS]) == 2
+    finally:
+        path.write_text(kept)
+    assert "is not what release" in capsys.readouterr().err
+    assert not (own / "home" / "releases" / released.id / "internal" / "attacks.html").exists()
+
+
+def test_only_who_decides_may_look_and_only_before(home, released, cloister, capsys, monkeypatch):
+    me = identity()
+    for name, role, who in (("Olga", "officer", me), ("Eve", "engineer", "eve")):
+        words = ["--role", role, "--identity", who, "--reason", "mandate"]
+        cloister("people", "set", name, *words)
+    token = cloister("people", "token", "Eve", "--reason", "engineer")["token"]
+    with monkeypatch.context() as patch:
+        patch.setenv("CLOISTER_TOKEN", token)
+        assert run(["review", "attack", released.id, *WORDS]) == 2
+    assert "needs the role officer or reviewer" in capsys.readouterr().err
+    assert release_of(home, released.id).looks == ()
+    cloister("review", "reject", released.id, "--reason", "draft")
+    assert run(["review", "attack", released.id, *WORDS]) == 2
+    assert "only a candidate" in capsys.readouterr().err
+    assert release_of(home, released.id).looks == ()
+
+
+@pytest.fixture
+def tables(place):
+    spec = load_spec(place.spec)
+    context = declared_context(spec, ROWS).only
+    real = read_table(context.spec, context.task.domain, None)[0]
+    return real.take(slice(0, 700)), real.take(slice(700, 1400)), real.take(slice(1400, 2000))
+
+
+def test_rows_that_are_the_data_are_found(tables):
+    fitted, held_out, fresh = tables
+    figures = {
+        name: {risk.attack: risk for risk in risks_of(fitted, shown, held_out)}
+        for name, shown in (("copies", Table.concatenate([fitted])), ("fresh", fresh))
+    }
+    areas = {
+        name: float(risks["Membership, area under the ROC curve"].shown)
+        for name, risks in figures.items()
+    }
+    assert areas["copies"] > 0.8 and abs(areas["fresh"] - 0.5) < 0.06
+    assert figures["copies"]["Synthetic rows that equal a real row"].shown == "100.00%"
+    singled = figures["copies"]["Descriptions that fit one real row"]
+    assert float(singled.shown[:-1]) > float(singled.beside[:-1]) + 20
+
+
+def test_few_rows_are_not_attacked(tables):
+    fitted, held_out, _ = tables
+    assert list(risks_of(fitted, held_out.take(slice(0, 10)), held_out)) == []
