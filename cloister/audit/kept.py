@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -9,11 +10,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from tempfile import TemporaryDirectory
+from typing import Any, Generic, Self, TypeVar
+
+from cloister.tasks.home.home import AUDITS, Home, private_folder
+from cloister.tasks.home.process import audit_version
 
 TrialT = TypeVar("TrialT", bound=tuple[Any, ...])
+
+MadeT = TypeVar("MadeT")
+
+_MEMORY = Path("/dev/shm")  # noqa: S108 the folders in it have random names
+"""Journals lie here where it exists, in memory: waiting for a disk took a third of a trial."""
 
 _CHUNK = 5.0
 """Seconds of trials of a process before it reads the tables anew, and reports."""
@@ -38,6 +50,20 @@ class Effort:
             effort if minutes is None else replace(effort, seconds=minutes * 60 * effort.processes)
         )
 
+    def pool(self) -> ProcessPoolExecutor:
+        """Its processes."""
+        return ProcessPoolExecutor(self.processes, get_context("forkserver"))
+
+
+@lru_cache(maxsize=1)
+def made_here(kind: Callable[[Any, Path], MadeT], attack: Any) -> MadeT:
+    """What a kind makes of an attack, once in this process, in a folder that goes when it ends."""
+    where = _MEMORY if _MEMORY.exists() else None
+    folder = TemporaryDirectory(prefix="cloister-audit-", dir=where)
+    made = kind(attack, Path(folder.name))
+    made.temporary = folder  # type: ignore[attr-defined]
+    return made
+
 
 @dataclass(frozen=True)
 class TrialFile(Generic[TrialT]):
@@ -45,6 +71,14 @@ class TrialFile(Generic[TrialT]):
 
     path: Path
     kind: Callable[..., TrialT]
+
+    @classmethod
+    def of(cls, attack: Any, kind: Callable[..., TrialT], home: Home, name: str = "") -> Self:
+        """That of an attack by the present code, in a home; ``name`` begins that of the file."""
+        fields = {**asdict(attack), "code": audit_version()}
+        text = json.dumps(fields, sort_keys=True, default=str)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return cls(home.folder / AUDITS / f"{name}{digest}.jsonl", kind)
 
     def read(self) -> list[TrialT]:
         """All trials; none where there is no file."""
@@ -84,7 +118,7 @@ class TrialFile(Generic[TrialT]):
                 yield done, seconds
 
     def _append(self, trials: Sequence[TrialT]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(self.path.parent)
         with self.path.open("a", encoding="utf-8") as file:
             file.writelines(json.dumps(trial) + "\n" for trial in trials)
 

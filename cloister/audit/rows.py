@@ -16,31 +16,22 @@ any release.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache, partial
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.audit.bounds import CONFIDENCE, epsilon_of_guesses
-from cloister.audit.kept import Effort, TrialFile
+from cloister.audit.kept import Effort, TrialFile, made_here
 from cloister.audit.tables import Population, drawn_population, population, rarest
-from cloister.audit.trials import MEMORY
 from cloister.errors import PlanError
 from cloister.evaluation import attacks as known
-from cloister.evaluation.attacks import Membership, density_ratio
 from cloister.models.protocol import Progress, silent
 from cloister.models.registry import create, over_databases
 from cloister.privacy.door.journal import Journal
@@ -51,8 +42,8 @@ from cloister.schema.validation import read_table
 from cloister.tasks.data.session import Session
 from cloister.tasks.data.sources import TablesSource
 from cloister.tasks.data.tables import write_table
-from cloister.tasks.home.home import AUDITS, Home, private_folder
-from cloister.tasks.home.process import audit_version, code_version
+from cloister.tasks.home.home import Home
+from cloister.tasks.home.process import code_version
 from cloister.tasks.requests.plan import plan_of
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import public_context_of, resolve
@@ -66,7 +57,7 @@ TARGETS = 40
 _AMONG = 20
 """Rows of the population for each target, of which the rarest are targets."""
 
-SCORES = {"distance": density_ratio, "cells": known.cell_excess}
+SCORES = {"distance": known.density_ratio, "cells": known.cell_excess}
 """By which membership of targets is guessed."""
 
 ATTACKS = {
@@ -111,11 +102,12 @@ class RowAttack:
         attack = cls(method, epsilon, delta, spec and spec.absolute())
         *first, last = [replace(attack, rows=rows, drawn=drawn) for rows, drawn in _SIZES]
         for sized in first:
-            with TemporaryDirectory() as folder, suppress(PlanError):
-                Field(sized, Path(folder))
-                return sized
-        with TemporaryDirectory() as folder:
-            Field(last, Path(folder))
+            try:
+                made_here(Field, sized)
+            except PlanError:
+                continue
+            return sized
+        made_here(Field, last)
         return last
 
     def population(self) -> Population:
@@ -185,11 +177,11 @@ class Field:
             name: score(self._targets, shown, self._reference).tolist()
             for name, score in SCORES.items()
         }
-        ordinary = [density_ratio(rows, shown, self._reference) for rows in (fitted, apart)]
+        ordinary = [known.density_ratio(rows, shown, self._reference) for rows in (fitted, apart)]
         advantages = {name: attack(fitted, apart, shown) for name, attack in ATTACKS.items()}
         rates = {name: (each.fitted, each.held_out) for name, each in advantages.items()}
         seconds = time.process_time() - started
-        area = Membership.of(*ordinary).auc
+        area = known.Membership.of(*ordinary).auc
         return RowTrial(number, coins.tolist(), scores, area, rates, seconds)
 
     def _data(self, half: Table, coins: Booleans) -> Table:
@@ -232,7 +224,7 @@ class Mean(NamedTuple):
     @classmethod
     def of(cls, figures: Floats) -> Mean:
         """That of the figures (n,) of releases."""
-        deviation = float(figures.std(ddof=1)) / math.sqrt(len(figures))
+        deviation = float(figures.std(ddof=1)) / len(figures) ** 0.5
         return cls(float(figures.mean()), known.NORMAL_95 * deviation)
 
 
@@ -249,7 +241,7 @@ class RowsShown:
 
     attack: RowAttack
     releases: int
-    membership: dict[str, Membership]
+    membership: dict[str, known.Membership]
     hits: dict[str, float]
     epsilon: float
     ordinary: Mean
@@ -271,7 +263,7 @@ class RowsShown:
         return cls(
             attack,
             len(trials),
-            {name: Membership.of(*side) for name, side in sides.items()},
+            {name: known.Membership.of(*side) for name, side in sides.items()},
             {name: _hits(*side) for name, side in sides.items()},
             _epsilon(list(scores.values()), coins, float(attack.delta)),
             Mean.of(np.array([trial.ordinary for trial in trials])),
@@ -310,7 +302,7 @@ def _epsilon(scores: Sequence[Floats], coins: Booleans, delta: float) -> float:
         order = np.argsort(-np.abs(score), axis=None)
         right = ((score > 0) == coins).ravel()[order]
         for share in _GUESSED:
-            guesses = math.ceil(share * coins.size)
+            guesses = int(np.ceil(share * coins.size))
             known = int(right[:guesses].sum()), guesses, coins.size
             bounds.append(epsilon_of_guesses(*known, delta, chance))
     return max(bounds)
@@ -325,30 +317,14 @@ def attack_rows(
     called with the releases made, and with all.
     """
     share = replace(effort, seconds=effort.seconds / len(attacks))
-    folder, total = home.folder / AUDITS, len(attacks) * effort.trials
-    with ProcessPoolExecutor(effort.processes, get_context("forkserver")) as pool:
+    total = len(attacks) * effort.trials
+    with effort.pool() as pool:
         for number, attack in enumerate(attacks):
-            private_folder(folder)
-            file = TrialFile(folder / f"rows-{_key(attack)}.jsonl", RowTrial)
+            file = TrialFile.of(attack, RowTrial, home, "rows-")
             for done, _ in file.fill(pool, partial(_run, attack), share):
                 advance(number * effort.trials + min(done, effort.trials), total)
             yield RowsShown.of(attack, file.read())
 
 
-def _key(attack: RowAttack) -> str:
-    fields = json.dumps({**asdict(attack), "code": audit_version()}, sort_keys=True, default=str)
-    return hashlib.sha256(fields.encode()).hexdigest()[:16]
-
-
 def _run(attack: RowAttack, numbers: Sequence[int]) -> list[RowTrial]:
-    return [_field(attack).trial(number) for number in numbers]
-
-
-@lru_cache(maxsize=1)
-def _field(attack: RowAttack) -> Field:
-    """The field of this process, whose folder goes when it ends."""
-    where = MEMORY if MEMORY.exists() else None
-    folder = TemporaryDirectory(prefix="cloister-audit-", dir=where)
-    field = Field(attack, Path(folder.name))
-    field.temporary = folder  # type: ignore[attr-defined]
-    return field
+    return [made_here(Field, attack).trial(number) for number in numbers]

@@ -8,18 +8,13 @@ that (ledger, stores, certificate) queries nothing and is left out.
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
-import json
 import math
 import shutil
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache, partial
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -27,7 +22,7 @@ import numpy as np
 
 from cloister.audit.bounds import Claim, Shown, alarms
 from cloister.audit.doors import EchoJournal, HeardJournal, Losses, WatchedDatabase, Worlds
-from cloister.audit.kept import Effort, TrialFile
+from cloister.audit.kept import Effort, TrialFile, made_here
 from cloister.audit.tables import (
     LEAST_ROWS,
     ROW,
@@ -46,17 +41,14 @@ from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.data.session import Session
 from cloister.tasks.data.sources import TablesSource
 from cloister.tasks.home.files import write_json
-from cloister.tasks.home.home import AUDITS, Home, private_folder
-from cloister.tasks.home.process import audit_version, code_version
+from cloister.tasks.home.home import Home
+from cloister.tasks.home.process import code_version
 from cloister.tasks.requests.plan import plan_of
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import public_context_of, resolve
 
 LEVEL = 0.01
 """How likely a wrong alarm is: of an attack alone, or of all that are made together."""
-
-MEMORY = Path("/dev/shm")  # noqa: S108 the folders in it have random names
-"""Journals lie here where it exists, in memory: waiting for a disk took a third of a trial."""
 
 
 @dataclass(frozen=True)
@@ -267,13 +259,11 @@ def carry_out(
         PlanError: it has no plan there.
     """
     left = effort.seconds
-    with ProcessPoolExecutor(effort.processes, get_context("forkserver")) as pool:
-        folder = home.folder / AUDITS
-        files = [TrialFile(folder / f"{_key(attack)}.jsonl", Trial) for attack in attacks]
+    with effort.pool() as pool:
+        files = [TrialFile.of(attack, Trial, home) for attack in attacks]
         lacking = sum(len(file.read()) < effort.trials for file in files)
         for number, (attack, file) in enumerate(zip(attacks, files, strict=True)):
             claim = pool.submit(_claim, attack).result()
-            private_folder(folder)
             before = number * effort.trials
             share = replace(effort, seconds=left / max(lacking, 1))
             lacking -= len(file.read()) < effort.trials
@@ -304,25 +294,10 @@ def shown(claim: Claim, trials: Sequence[Trial]) -> Shown:
     )
 
 
-def _key(attack: Attack) -> str:
-    fields = json.dumps({**asdict(attack), "code": audit_version()}, sort_keys=True, default=str)
-    return hashlib.sha256(fields.encode()).hexdigest()[:16]
-
-
 def _run(attack: Attack, numbers: Sequence[int]) -> list[Trial]:
     """Trials by number: odd ones have the unit."""
-    return list(_arena(attack).trials([number % 2 == 1 for number in numbers]))
+    return list(made_here(Arena, attack).trials([number % 2 == 1 for number in numbers]))
 
 
 def _claim(attack: Attack) -> Claim:
-    return _arena(attack).claim
-
-
-@lru_cache(maxsize=1)
-def _arena(attack: Attack) -> Arena:
-    """The arena of this process, whose folder goes when it ends."""
-    where = MEMORY if MEMORY.exists() else None
-    folder = tempfile.TemporaryDirectory(prefix="cloister-audit-", dir=where)
-    arena = Arena(attack, Path(folder.name))
-    arena.temporary = folder  # type: ignore[attr-defined]
-    return arena
+    return made_here(Arena, attack).claim
