@@ -21,7 +21,7 @@ from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.mixture import measurements
 from cloister.models.mixture.factors import arrange_factors, separate_factors, transfer
 from cloister.models.mixture.model import MixtureModel, chain_of
-from cloister.models.mixture.optimizer import Fit, TableTarget
+from cloister.models.mixture.optimizer import DependencePenalty, Fit, TableTarget
 from cloister.models.mixture.plan import MixtureParameters
 from cloister.models.mixture.prior import NO_TABLES, EarlierTables, with_earlier_mass
 from cloister.models.mixture.products import Layout, Mixture
@@ -76,7 +76,8 @@ def fit_mixture(
     known = _measure_joint(private, task, plan, histograms, prior)
     inside = known.inside
     sequence = (*inside, *(name for name in bins if name not in inside))
-    device, penalty = task.device.torch, parameters.dependence_penalty
+    device = task.device.torch
+    penalty = DependencePenalty(parameters.dependence_penalty, parameters.targets.targets)
     fit = Fit(_start(known.layout, bins, parameters.components), penalty, device=device)
     candidates = _candidates(task, parameters, known, prior)
     rounds, total = parameters.rounds, parameters.rounds + _LAST_PARTS

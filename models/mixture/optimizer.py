@@ -31,6 +31,29 @@ _SECOND_DECAY = 0.99
 _HOST = torch.device("cpu")
 """The device of mixtures and targets outside the optimizer."""
 
+_OF_TARGET = 0.2
+"""Part of the penalty on dependence that factors with a declared target bear (docs/papers.md)."""
+
+
+@dataclass(frozen=True)
+class DependencePenalty:
+    """What dependence costs a fit: ``per_nat`` of the information of components on each factor.
+
+    It costs less where a factor has one of the ``targets``: more tables are counted of these than
+    of others, and what an analyst asks is how others tell of them.
+    """
+
+    per_nat: float
+    targets: frozenset[str] = frozenset()
+
+    def of_levels(self, layout: Layout) -> Tensor:
+        """The loss per nat of each level's factor; shape (levels of all factors, 1)."""
+        losses = torch.full((layout.edges[-1], 1), self.per_nat)
+        for factor, (begin, end) in zip(layout.factors, pairwise(layout.edges), strict=True):
+            if not self.targets.isdisjoint(factor.attributes):
+                losses[begin:end] *= _OF_TARGET
+        return losses
+
 
 class Objective(Protocol):
     """A target of the fit for one joint table of the mixture."""
@@ -193,7 +216,7 @@ def _key(view: FactorView) -> tuple[int, int, bytes]:
 class Fit:
     """A mixture under training: logits of component weights and of all levels of all factors.
 
-    The loss is half the chi-square of the targets plus the ``dependence_penalty``, see
+    The loss is half the chi-square of the targets plus the ``penalty``, see
     :func:`add_dependence_penalty`. Adam divides each slope by its recent size; with a ``floor``, as
     a multiple of the root mean square of these sizes, small slopes make small steps. Steps are
     computed on the ``device``; targets and mixtures are on the host.
@@ -202,16 +225,13 @@ class Fit:
     def __init__(
         self,
         start: Mixture,
-        dependence_penalty: float,
+        penalty: DependencePenalty,
         floor: float = 0.0,
         device: torch.device = _HOST,
     ) -> None:
-        self._layout, self._dependence_penalty, self._floor = (
-            start.layout,
-            dependence_penalty,
-            floor,
-        )
+        self._layout, self._floor = start.layout, floor
         self._device, begin = device, start.to(device)
+        self._losses = penalty.of_levels(start.layout).to(device)
         self._joint = joint_factors(start.layout, device)
         self._parameters = [torch.log(begin.weights + 1e-12), torch.log(begin.shares + 1e-12)]
         self._mean = [torch.zeros_like(p) for p in self._parameters]
@@ -242,8 +262,7 @@ class Fit:
         for step in range(steps):
             mixture = self._now()
             to_weights, to_shares = gradient(mixture, sorted_targets)
-            penalty = self._dependence_penalty
-            add_dependence_penalty(mixture, penalty, to_weights, to_shares, self._joint)
+            add_dependence_penalty(mixture, self._losses, to_weights, to_shares, self._joint)
             rate = first_rate + (last_rate - first_rate) * step / steps
             self._update(
                 [_weights_back(mixture, to_weights), _shares_back(mixture, to_shares)], rate
@@ -295,7 +314,7 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[Tensor, Tensor]:
 
 def add_dependence_penalty(
     mixture: Mixture,
-    dependence_penalty: float,
+    losses: Tensor,
     to_weights: Tensor,
     to_shares: Tensor,
     joint: Sequence[QuasiIndependence] = (),
@@ -304,15 +323,17 @@ def add_dependence_penalty(
 
     It is summed over the factors, so it is at least their total correlation: of mixtures that fit
     equally well one of great entropy is preferred, without dependence that was not measured. Of the
-    ``joint`` factors it holds what their attributes tell of each other, too.
+    ``joint`` factors it holds what their attributes tell of each other, too. ``losses`` are those
+    per nat, shape (levels of all factors, 1).
     """
     levels = mixture.shares @ mixture.weights
     ratios = mixture.shares / levels[:, None]
     logs = ratios.add_(1e-12).log_()
     for factor in joint:
         logs[factor.levels] += factor.excess(levels[factor.levels])[:, None]
-    to_shares.addcmul_(logs, mixture.weights[None], value=dependence_penalty)
-    to_weights.add_(logs.mul_(mixture.shares).sum(0), alpha=dependence_penalty)
+    logs.mul_(losses)
+    to_shares.addcmul_(logs, mixture.weights[None])
+    to_weights.add_(logs.mul_(mixture.shares).sum(0))
 
 
 def _add_slopes(

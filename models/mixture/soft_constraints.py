@@ -21,10 +21,10 @@ from cloister.devices import CPU, Device
 from cloister.models.core.bins import coarse
 from cloister.models.core.costs import POOL_ROWS
 from cloister.models.core.noisy_table import NoisyTable
+from cloister.models.mixture import optimizer
 from cloister.models.mixture.fit import MIXTURE_SEED
 from cloister.models.mixture.measurements import even_choice
 from cloister.models.mixture.model import MixtureModel
-from cloister.models.mixture.optimizer import Fit, MeanTarget, Objective, TableTarget
 from cloister.models.mixture.plan import MIXTURE_SAMPLINGS, WEIGHER, MixtureParameters
 from cloister.models.planning import choose_sampling
 from cloister.models.soft_constraints.penalties import RatePosterior, own_rates
@@ -82,7 +82,7 @@ def fit_rates(
     model: MixtureModel,
     posteriors: Sequence[RatePosterior],
     deviation: float,
-    dependence_penalty: float,
+    penalty: optimizer.DependencePenalty,
     rng: SamplingSource,
     device: Device = CPU,
 ) -> MixtureModel:
@@ -101,7 +101,7 @@ def fit_rates(
         return model
     fixed = _held_tables(model, [set(constraint.attributes) for constraint, _ in rates], deviation)
     for source in rng.spawn(_TURNS):
-        fit = Fit(model.mixture, dependence_penalty, _FLOOR, device.torch)
+        fit = optimizer.Fit(model.mixture, penalty, _FLOOR, device.torch)
         targets = _rate_targets(model, rates, model.pool(POOL_ROWS, source))
         fit.descend([*fixed, *targets], _STEPS, _RATE, _LAST_RATE)
         model = replace(model, mixture=fit.mixture)
@@ -118,7 +118,7 @@ def _is_fittable(model: MixtureModel, constraint: DenialConstraint) -> bool:
 
 def _held_tables(
     model: MixtureModel, together: Sequence[set[str]], deviation: float
-) -> list[TableTarget]:
+) -> list[optimizer.TableTarget]:
     """One-way tables, and those of pairs with an attribute of a constraint.
 
     A pair of attributes of one constraint, ``together``, is held loosely.
@@ -140,7 +140,7 @@ def _held_tables(
         n: _LOOSE if len(n) > 1 and any(map(set(n).issubset, together)) else _FIRM for n in modest
     }
     return [
-        TableTarget.of(
+        optimizer.TableTarget.of(
             NoisyTable(table, rows * model.mixture.marginal(table), spread[names] * deviation),
             layout,
             rows,
@@ -151,7 +151,7 @@ def _held_tables(
 
 def _rate_targets(
     model: MixtureModel, rates: Sequence[tuple[DenialConstraint, RatePosterior]], pool: Table
-) -> list[Objective]:
+) -> list[optimizer.Objective]:
     """Each rate as a mean over rows, linear at the model that the pool was drawn from."""
     tuples = TuplesOf(pool)
     owns = shares_against([constraint for constraint, _ in rates], tuples, tuples)
@@ -178,7 +178,7 @@ def _rate_target(
         - float(violations.mean())
     )
     deviation = max(_TOLERANCE * posterior.mean, _STIFF * posterior.deviation)
-    return MeanTarget.of(coarsenings, slopes, mean, deviation, model.mixture.layout)
+    return optimizer.MeanTarget.of(coarsenings, slopes, mean, deviation, model.mixture.layout)
 
 
 def _coarsenings(
@@ -235,8 +235,8 @@ def _fitted(
     noises = parameters.noise
     counting = parameters.law.counts(noises.get("rounds", noises["histograms"]))
     deviation = counting.deviation(task.neighbours.partition)
-    penalty, source = parameters.dependence_penalty, _source()
-    return fit_rates(model, posteriors, deviation, penalty, source, task.device)
+    penalty = optimizer.DependencePenalty(parameters.dependence_penalty, parameters.targets.targets)
+    return fit_rates(model, posteriors, deviation, penalty, _source(), task.device)
 
 
 def _source() -> SamplingSource:

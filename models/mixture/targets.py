@@ -58,6 +58,11 @@ class TargetTables:
             return cls()
         return cls(pairs, max(clear_parts(scaled_size, len(pairs) / _SHARE), 2))
 
+    @property
+    def targets(self) -> frozenset[str]:
+        """The targets that have tables."""
+        return frozenset(target for target, _ in self.pairs)
+
     def kind(self, task: Task, share: float, law: NoiseLaw) -> Kind:
         """The queries, of the ``share`` of the budget that rounds would have."""
         targets = ", ".join(dict.fromkeys(target for target, _ in self.pairs))

@@ -28,7 +28,7 @@ from cloister.models.kamino.training import (
 )
 from cloister.models.mixture import optimizer
 from cloister.models.mixture.factors import join_feasible_sets, separate_factors
-from cloister.models.mixture.optimizer import Fit, MeanTarget, TableTarget
+from cloister.models.mixture.optimizer import DependencePenalty, Fit, MeanTarget, TableTarget
 from cloister.models.mixture.products import Factor, Mixture
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.mechanisms.noise import GaussianGradient, Neighbours
@@ -158,7 +158,7 @@ def start_and_targets(layout):
 
 
 def fit_on(device, begin, targets):
-    fit = Fit(begin, 2.0, 1.0, device.torch)
+    fit = Fit(begin, DependencePenalty(2.0), 1.0, device.torch)
     fit.descend(targets, 2, 0.05, 0.01)
     return fit
 

@@ -16,7 +16,7 @@ from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.feasible_sets.builder import CompiledConstraints
 from cloister.models.mixture.factors import separate_factors
 from cloister.models.mixture.model import MixtureModel
-from cloister.models.mixture.optimizer import MeanTarget, TableTarget
+from cloister.models.mixture.optimizer import DependencePenalty, MeanTarget, TableTarget
 from cloister.models.mixture.products import Mixture
 from cloister.models.mixture.sampler import EvenSampler
 from cloister.models.mixture.soft_constraints import fit_rates
@@ -63,6 +63,9 @@ def model(components=100, seed=3):
     )
 
 
+NO_PENALTY = DependencePenalty(0.0)
+
+
 def rate(fitted):
     return float(violation_share(RULE, fitted.pool(40_000, SamplingSource(8))))
 
@@ -71,7 +74,7 @@ def rate(fitted):
 def test_a_rate_is_reached_and_other_tables_are_kept(factor):
     before = model()
     after = fit_rates(
-        before, [RatePosterior(factor * rate(before), 0.0)], 40.0, 0.0, SamplingSource(1)
+        before, [RatePosterior(factor * rate(before), 0.0)], 40.0, NO_PENALTY, SamplingSource(1)
     )
     assert rate(after) == pytest.approx(factor * rate(before), rel=0.05)
     for names in (["pay"], ["age"], ["zone"], ["team"], ["pay", "team"], ["zone", "team"]):
@@ -93,7 +96,10 @@ def test_constraints_beyond_the_mixture_are_left_out():
         CompiledConstraints(),
         even=True,
     )
-    assert fit_rates(outside, [RatePosterior(0.1, 0.0)], 10.0, 0.0, SamplingSource(1)) is outside
+    assert (
+        fit_rates(outside, [RatePosterior(0.1, 0.0)], 10.0, NO_PENALTY, SamplingSource(1))
+        is outside
+    )
 
 
 def test_the_slope_of_a_mean_is_that_of_its_error():
@@ -132,7 +138,7 @@ def test_an_unlucky_count_changes_no_other_table():
     before = model()
     own = rate(before)
     posterior = posterior_rate(own, (own * 1.5, own * 0.22))
-    after = fit_rates(before, [posterior], 40.0, 0.0, SamplingSource(1))
+    after = fit_rates(before, [posterior], 40.0, NO_PENALTY, SamplingSource(1))
     for name in SIZES:
         coarsenings = [before.bins[name]]
         held, found = before.mixture.marginal(coarsenings), after.mixture.marginal(coarsenings)

@@ -6,7 +6,7 @@ from matches import TEAMS, matches
 from shape import release_once
 
 from cloister.models.mixture.factors import joint_factors
-from cloister.models.mixture.optimizer import Fit, add_dependence_penalty
+from cloister.models.mixture.optimizer import DependencePenalty, Fit, add_dependence_penalty
 from cloister.models.mixture.products import Factor, Layout, Mixture
 
 SIZES = {"a": 4, "b": 5, "c": 3}
@@ -66,7 +66,7 @@ def test_the_penalty_has_the_slope_of_what_attributes_of_a_factor_tell_of_each_o
     mixture = Mixture(layout, weights, torch.cat(parts)[:, None])
     for _ in range(200):
         slope = torch.zeros_like(mixture.shares)
-        add_dependence_penalty(mixture, 1.0, torch.zeros(1), slope, joint)
+        add_dependence_penalty(mixture, torch.ones(1), torch.zeros(1), slope, joint)
     away = torch.zeros_like(mixture.shares)
     step = torch.as_tensor(rng.normal(size=len(APART))).float()
     away[: len(APART), 0] = 1e-3 * parts[0] * (step - (step * parts[0]).sum())
@@ -78,7 +78,7 @@ def test_the_penalty_has_the_slope_of_what_attributes_of_a_factor_tell_of_each_o
 def test_a_fit_of_nothing_forgets_what_attributes_of_a_factor_tell_of_each_other():
     layout = layout_of(APART)
     start = Mixture(layout, torch.ones(1), torch.cat([shares_of(16), shares_of(3)])[:, None])
-    fit = Fit(start, 1.0)
+    fit = Fit(start, DependencePenalty(1.0))
     fit.descend([], 800, 0.05, 0.002)
     assert divergence(start) > 0.05
     assert divergence(fit.mixture) < 0.001

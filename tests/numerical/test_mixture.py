@@ -31,6 +31,7 @@ from cloister.models.mixture.measurements import (
 )
 from cloister.models.mixture.model import chain_of
 from cloister.models.mixture.optimizer import (
+    DependencePenalty,
     Fit,
     TableTarget,
     Targets,
@@ -206,13 +207,39 @@ def test_the_penalty_is_the_slope_of_the_information_of_components():
     (weights * (shares * torch.log(shares / mean[:, None])).sum(0)).sum().backward()
     to_weights, to_shares = torch.zeros_like(weights), torch.zeros_like(shares)
     add_dependence_penalty(
-        Mixture(layout, weights.detach(), shares.detach()), 7.0, to_weights, to_shares
+        Mixture(layout, weights.detach(), shares.detach()), torch.tensor(7.0), to_weights, to_shares
     )
     torch.testing.assert_close(to_weights, 7 * weights.grad, atol=1e-7, rtol=1e-6)
     constant = (
         7 * weights.detach()
     )  # the same for all levels of a factor: nothing where shares sum to one
     torch.testing.assert_close(to_shares + constant, 7 * shares.grad, atol=1e-7, rtol=1e-6)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_dependence_of_targets_costs_less(layout):
+    """The same slopes in their factor, times one number, and the same in all others."""
+    even, less = (
+        DependencePenalty(2.0, frozenset(targets)).of_levels(layout).ravel()
+        for targets in ("", "c")
+    )
+    of_target = torch.zeros(len(even), dtype=torch.bool)
+    number = layout.factor_of["c"]
+    of_target[layout.edges[number] : layout.edges[number + 1]] = True
+    assert (even == 2).all() and (less[~of_target] == 2).all()
+    assert 0 < less[of_target].min() == less[of_target].max() < 1
+
+
+def test_a_target_keeps_more_of_what_others_tell_of_it():
+    """The same noisy tables of two equally dependent pairs, one of them of a target."""
+    layout, half = separate_factors(dict.fromkeys("abcd", 2)), np.array([[0.4, 0.1], [0.1, 0.4]])
+    bins, rows = bins_of(layout.sizes), 1_000
+    pairs = [tuple(bins[name] for name in names) for names in ("ab", "cd")]
+    tables = [NoisyTable(pair, rows * half, 40.0) for pair in pairs]
+    fit = Fit(mixture_on(layout), DependencePenalty(100.0, frozenset("d")))
+    fit.descend([TableTarget.of(table, layout, rows) for table in tables], 400, 0.05, 0.002)
+    other, target = (fit.mixture.marginal(pair).trace() for pair in pairs)
+    assert 0.5 < other < target - 0.02 < 0.8
 
 
 def test_joined_factors_keep_every_support_and_lose_nothing_allowed():
@@ -299,7 +326,11 @@ class RecordingDoor:
 
 
 def test_a_round_scores_what_the_model_expects_less_half_the_noise_and_measures_what_is_chosen():
-    fit, bins, rows = Fit(mixture_on(LAYOUTS["separate"]), 1.0), bins_of(SIZES), 1_000
+    fit, bins, rows = (
+        Fit(mixture_on(LAYOUTS["separate"]), DependencePenalty(1.0)),
+        bins_of(SIZES),
+        1_000,
+    )
     door, done = RecordingDoor(fit), []
     parameters = MixtureParameters(
         noise={"selection": Fraction(1), "rounds": Fraction(5)},
@@ -346,7 +377,7 @@ class FirstPairs:
 
 
 def test_pairs_of_a_round_make_no_circle_and_are_scored_by_what_the_model_expects():
-    fit, bins = Fit(mixture_on(LAYOUTS["separate"]), 1.0), bins_of(SIZES)
+    fit, bins = Fit(mixture_on(LAYOUTS["separate"]), DependencePenalty(1.0)), bins_of(SIZES)
     door, labels = FirstPairs(), [f"table {at}" for at in range(len(bins) - 1)]
     parts = tuple(coarse(own, 2) for own in bins.values())
     chooser = TableChoice(Exponential(Fraction(1)), 1_000, 2.0)
@@ -367,7 +398,7 @@ def test_pairs_of_a_round_make_no_circle_and_are_scored_by_what_the_model_expect
 
 
 def test_more_pairs_than_attributes_can_be_joined_by_are_chosen_with_circles():
-    fit, bins = Fit(mixture_on(LAYOUTS["separate"]), 1.0), bins_of(SIZES)
+    fit, bins = Fit(mixture_on(LAYOUTS["separate"]), DependencePenalty(1.0)), bins_of(SIZES)
     parts = tuple(coarse(own, 2) for own in bins.values())
     chooser, labels = (
         TableChoice(Exponential(Fraction(1)), 1_000, 2.0),
