@@ -169,7 +169,7 @@ def _rate_target(
     pool: Table,
     violations: Floats,
     cells: int,
-) -> Objective:
+) -> optimizer.Objective:
     coarsenings = _coarsenings(model, constraint, cells)
     slopes = constraint.arity * _means(coarsenings, pool, violations)
     mean = (
