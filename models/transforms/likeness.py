@@ -159,26 +159,36 @@ class Anchors:
     """A value of each parent, of each attribute of which two rows of one parent are alike.
 
     ``ratios`` (kinds,) say how much likelier its rows are so like it; ``parents`` (parents,) and
-    ``rows`` (n,) are fine codes, all by attribute.
+    ``rows`` (n,) are fine codes, all by attribute. By the ``leading`` one most rows lie in the
+    block of their anchor, if there are two.
     """
 
     kinds: Mapping[str, PairKinds]
     ratios: Mapping[str, Floats]
     parents: Mapping[str, Integers]
     rows: Mapping[str, Integers]
+    leading: str
 
-    @cached_property
-    def leading(self) -> str:
-        """The attribute by which most rows lie in the block of their anchor, if there are two."""
-        return max(self.ratios, key=lambda name: self._within(name, 2))
+    @classmethod
+    def of(
+        cls,
+        kinds: Mapping[str, PairKinds],
+        ratios: Mapping[str, Floats],
+        parents: Mapping[str, Integers],
+        rows: Mapping[str, Integers],
+    ) -> Anchors:
+        """The anchors; which attribute leads is looked up in all rows once."""
+        within = {name: _within(kinds[name], ratios[name], rows[name], 2) for name in ratios}
+        return cls(kinds, ratios, parents, rows, max(within, key=within.__getitem__))
 
     def in_blocks(self, most: int, rng: np.random.Generator) -> tuple[Integers, Integers]:
         """Parents and rows, block by block of the leading attribute, in random order inside.
 
         As many blocks as leave most rows in that of their anchor: a power of two, at most ``most``.
         """
-        number = 1
-        while 2 * number <= most and self._within(self.leading, 2 * number) >= _WITHIN:
+        number, kinds, ratios = 1, self.kinds[self.leading], self.ratios[self.leading]
+        codes = self.rows[self.leading]
+        while 2 * number <= most and _within(kinds, ratios, codes, 2 * number) >= _WITHIN:
             number *= 2
         sides = (self.parents[self.leading], self.rows[self.leading])
         ordered = (np.lexsort((rng.random(len(codes)), codes)) for codes in sides)
@@ -201,16 +211,6 @@ class Anchors:
         anchors[parents[order]] = codes[quantiles]
         return replace(self, parents={**self.parents, self.leading: anchors})
 
-    def _within(self, name: str, blocks: int) -> float:
-        """The part of rows in the block of their anchor beyond chance; blocks have equal mass."""
-        places = np.arange(_QUANTILES)
-        codes = np.sort(self.rows[name])[places * len(self.rows[name]) // _QUANTILES]
-        ratios = self.ratios[name][self.kinds[name].of(codes[:, None], codes[None])]
-        block = places * blocks // _QUANTILES
-        same = block[:, None] == block[None]
-        part = float(((ratios * same).sum(1) / ratios.sum(1)).mean())
-        return (part - 1 / blocks) / (1 - 1 / blocks)
-
     def logs(self, parents: Integers, rows: Integers) -> NDArray[np.float32]:
         """The logarithms (p, r) of the ratios of some rows to the anchors of some parents."""
         total = np.zeros((len(parents), len(rows)), dtype=np.float32)
@@ -218,3 +218,14 @@ class Anchors:
             pairs = kinds.of(self.parents[name][parents][:, None], self.rows[name][rows][None])
             total += np.log(self.ratios[name]).astype(np.float32)[pairs]
         return total
+
+
+def _within(kinds: PairKinds, ratios: Floats, codes: Integers, blocks: int) -> float:
+    """The part of rows in the block of their anchor beyond chance; blocks have equal mass."""
+    places = np.arange(_QUANTILES)
+    quantiles = np.sort(codes)[places * len(codes) // _QUANTILES]
+    likelier = ratios[kinds.of(quantiles[:, None], quantiles[None])]
+    block = places * blocks // _QUANTILES
+    same = block[:, None] == block[None]
+    part = float(((likelier * same).sum(1) / likelier.sum(1)).mean())
+    return (part - 1 / blocks) / (1 - 1 / blocks)
