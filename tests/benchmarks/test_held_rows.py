@@ -6,6 +6,7 @@ import time
 from itertools import combinations
 from pathlib import Path
 
+import customers
 import numpy as np
 import pandas as pd
 import psutil
@@ -16,7 +17,9 @@ from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain, Table
 from cloister.schema.joint_counts import JointCounts
 from cloister.schema.partition import declared_cells
+from cloister.schema.relations import Database
 from cloister.schema.spec import Spec
+from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.data import row_readers
 from cloister.tasks.data.row_readers import (
     InThisProcess,
@@ -28,6 +31,9 @@ from cloister.tasks.data.row_readers import (
 from cloister.tasks.data.workers import workers_of
 
 pytestmark = pytest.mark.benchmark
+
+CUSTOMERS = 300_000
+"""Customers with ten orders each, about."""
 
 PERSONS = 3_000_000
 """Rows of persons, of whom one has three in ten."""
@@ -85,3 +91,22 @@ def test_persons_read_and_bounded(tmp_path, monkeypatch, workers) -> None:
         took, wall = seconds() - begin, time.perf_counter() - started
     assert rows <= 5 * PERSONS
     print(f"\n{workers} workers: {took:.1f} processor seconds, {wall:.1f} s; {rows:,} rows stay")
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_customers_and_orders_read_bounded_and_joined(tmp_path, monkeypatch, workers) -> None:
+    monkeypatch.setattr(row_readers, "_PART_ROWS", CUSTOMERS)
+    spec = load_spec(customers.write(tmp_path, CUSTOMERS))
+    task = task_of(spec, dict.fromkeys(spec.tables, CUSTOMERS))
+    sources = {
+        name: TableSource(spec.table(name), domain, None, ())
+        for name, domain in task.schema.tables.items()
+    }
+    with workers_of(f"local:{workers}" if workers else None) as cluster:
+        reader: RowReader = OnWorkers(cluster) if cluster else InThisProcess()
+        begin, started = seconds(), time.perf_counter()
+        tables = {name: reader.rows(source).read for name, source in sources.items()}
+        bounded = reader.bound(Database(task.schema, tables), b"key of a benchmark")
+        rows = {name: table.rows for name, table in bounded.queried().tables.items()}
+        took, wall = seconds() - begin, time.perf_counter() - started
+    print(f"\n{workers} workers: {took:.1f} processor seconds, {wall:.1f} s; {rows}")
