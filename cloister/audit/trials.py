@@ -40,6 +40,7 @@ from cloister.schema.relations import Database
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.data.session import Session
 from cloister.tasks.data.sources import TablesSource
+from cloister.tasks.data.workers import Workers
 from cloister.tasks.home.files import write_json
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version
@@ -117,7 +118,12 @@ class Trial(NamedTuple):
 
 
 class Arena:
-    """Two neighbouring tables in a temporary home, and the releases of them."""
+    """Two neighbouring tables in a temporary home, and the releases of them.
+
+    The rows are with ``workers``, if there are any.
+    """
+
+    workers: Workers | None = None
 
     def __init__(self, attack: Attack, folder: Path) -> None:
         self._attack, self._folder = attack, folder
@@ -147,7 +153,7 @@ class Arena:
 
     def trials(self, worlds: Sequence[bool]) -> Iterator[Trial]:
         """A trial of the table with the unit for each ``True``, of the other for others."""
-        source = TablesSource.fitting(self._requests[0], self.plan)
+        source = TablesSource.fitting(self._requests[0], self.plan, self.workers)
         with Session(source) as session:
             rows = [
                 session.open(f"r-{number}", request, self.home).rows.value

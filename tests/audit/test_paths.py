@@ -1,4 +1,4 @@
-"""Paths of a release beside the plain one: a series, a resumed one, a measurement of domains."""
+"""Paths of a release beside the plain one: a series, a resumed one, with workers, measurements."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from twins import TWINS
 
 from cloister.audit.bounds import Claim
 from cloister.audit.doors import EchoJournal, HeardJournal, Losses, WatchedDoor, Worlds
-from cloister.audit.tables import ROW, neighbours
+from cloister.audit.tables import PERSON, ROW, TABLES, neighbours
 from cloister.audit.trials import LEVEL, Arena, Attack, Trial, planned_events, shown
 from cloister.privacy.discovery import discover
 from cloister.privacy.events import Relation, event_from_json
 from cloister.tasks.data.session import Session
 from cloister.tasks.data.sources import ColumnsSource
+from cloister.tasks.data.workers import workers_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import open_ledger
 from cloister.tasks.requests.measurement import domain_context, domain_plan, domain_request
@@ -68,6 +70,39 @@ def test_a_resumed_release_shows_no_more(method, tmp_path):
     seen = shown(arena.claim, list(arena.trials(worlds())))
     assert (seen.p_value >= LEVEL, seen.unplanned) == (True, 0)
     assert seen.mu > arena.claim.mu / 2
+
+
+@pytest.fixture(scope="module")
+def workers():
+    """One worker for all trials."""
+    with workers_of("local:1") as started:
+        yield started
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize(
+    ("method", "unit", "kind", "trials"),
+    [
+        ("independent", ROW, "rare", 50),
+        ("dpview+", PERSON, "beyond the bound", 50),
+        ("relational", TABLES, "beyond the bound", 20),
+    ],
+)
+def test_rows_with_workers_show_no_more(method, unit, kind, trials, workers, tmp_path):
+    arena = Arena(Attack(method, unit, epsilon="4", kind=kind), tmp_path)
+    arena.workers = workers
+    seen = shown(arena.claim, list(arena.trials(worlds(trials))))
+    assert (seen.p_value >= LEVEL, seen.unplanned) == (True, 0)
+
+
+@pytest.mark.audit
+def test_a_flaw_in_rows_with_workers_is_found(workers, tmp_path, monkeypatch):
+    """Counts get half of the noise that their event names."""
+    twin = TWINS["noise halved"]
+    twin.patch(monkeypatch)
+    arena = Arena(twin.attack("independent"), tmp_path)
+    arena.workers = workers
+    assert shown(arena.claim, list(arena.trials(worlds(twin.trials)))).p_value < LEVEL
 
 
 def measured_trials(folder: Path, relation: Relation):
