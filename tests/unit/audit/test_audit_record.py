@@ -1,4 +1,4 @@
-"""The certificate says what was audited of its code and method, and nothing if nothing was."""
+"""The certificate says what was audited of its code and method, or that nothing was."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_the_nearest_of_all_attacks_by_this_code_is_told(home):
     )
 
 
-def test_without_an_audit_of_this_method_nothing_is_said(home, basis):
+def test_without_an_audit_of_this_method_the_page_says_so(home, basis):
     kept(home, "one")
     assert audit_record("kamino", home) is None
     assert audit_record("mixture", Home.current({"CLOISTER_HOME": "/nowhere"})) is None
     certificate = certify(basis)
     assert "audit" not in certificate.to_yaml()
-    assert "<dt>Audit</dt>" not in page(certificate)
+    assert "<dt>Audit</dt><dd>None of this code and method is kept" in page(certificate)
 
 
 @pytest.mark.parametrize("alarm", [False, True])
