@@ -257,5 +257,5 @@ def _leak(attack: str, advantage: attacks.Advantage) -> Risk:
         f"{advantage.fitted:.1%}",
         f"{advantage.held_out:.1%}",
         f"beside rows held out; leaked: {100 * advantage.difference:+.1f} ± "
-        f"{100 * advantage.margin:.1f} percent points (95 %)",
+        f"{100 * advantage.margin:.1f} percentage points (95 %)",
     )
