@@ -176,16 +176,16 @@ def _best_cut(cells: NoisyCells, body: Body) -> tuple[Booleans, Floats] | None:
     if cells.edges is None:
         return None
     spikes = _isolated(cells.counts, cells.deviation) & ~cells.alone
-    ordinary = ~(cells.alone | spikes)
-    before = _cells_before_tail(cells.counts[ordinary], cells.deviation)
-    if not before:  # Spikes alone are certain: one of them may be where a tail begins.
-        ordinary = ~cells.alone
-        before = _cells_before_tail(cells.counts[ordinary], cells.deviation)
-    places = np.flatnonzero(ordinary)
+    places = np.flatnonzero(~(cells.alone | spikes))
     last = len(places) - _LEAST_TAIL
     if last < 0:
         return None
-    best, least = None, math.inf if 0 < before <= last else body(cells).risk
+    before = _cells_before_tail(cells.counts[places], cells.deviation)
+    after_spike = bool(spikes[: places[min(before, last)]].any())
+    if not before and spikes.any() and not after_spike:
+        return None  # It would rise towards all that is sure.
+    unsure = before > last or not (before or after_spike)
+    best, least = None, body(cells).risk if unsure else math.inf
     for first in np.unique(np.linspace(0, min(before, last), _CUTS).astype(int)):
         outer = np.zeros(len(cells.counts), dtype=bool)
         outer[places[first:]] = True
