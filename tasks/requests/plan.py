@@ -31,6 +31,7 @@ from cloister.schema.columns import Serial
 from cloister.schema.declarations import DIFFERENTIAL_PRIVACY
 from cloister.schema.domain import Domain
 from cloister.schema.fan_outs import across_units
+from cloister.schema.relations import joined_domain
 from cloister.schema.spec_files.loading import citations_of, load_spec, uncited_declarations
 from cloister.tasks.requests import plan_report, resolved
 from cloister.tasks.requests.release_request import LOCAL_WORKERS, ReleaseRequest
@@ -202,13 +203,22 @@ def _memory_of_workers(request: resolved.ResolvedRequest) -> int:
 
 
 def _held_bytes(request: resolved.ResolvedRequest) -> int:
-    """Bytes of all rows that workers hold together; of units of several, as read and exchanged."""
+    """Bytes of all rows that workers hold together; of units of several, as read and exchanged.
+
+    Several tables are held joined too.
+    """
     context = resolved.public_context_of(request)
-    tasks = context.task.tables.values()
-    codes = sum(plan_report.code_bytes(task.domain, task.data_rows) for task in tasks)
+    schema, tasks = context.task.schema, context.task.tables
+    codes = sum(plan_report.code_bytes(task.domain, task.data_rows) for task in tasks.values())
     if context.unit == "row":
         return codes
-    return 2 * codes + _EXCHANGED_ROW * sum(task.data_rows for task in tasks)
+    joined = sum(
+        plan_report.code_bytes(side, tasks[key.table].data_rows)
+        for key in schema.keys
+        for side in joined_domain(schema, key)
+    )
+    rows = sum(task.data_rows for task in tasks.values())
+    return 2 * codes + joined + _EXCHANGED_ROW * rows
 
 
 def _are_read_in_parts(context: resolved.PublicContext) -> bool:
