@@ -145,12 +145,12 @@ def divided_by_units(
         if name not in schema.holding
     }
     outside = workers.hold(partial(_outside, schema, key), [tuple(whole)], *whole.values())
-    shares: dict[str, Sequence[Any]] = {}
+    exchange, shares = _Exchange(workers, schema, key, number, long), dict[str, Sequence[Any]]()
     for name in names:
         read = partial(_share, schema, name, key)
         rows: Sequence[Any] = workers.hold(read, blocks[name], outside * len(blocks[name]))
         if schema.key_of(schema.lead):
-            rows = _Exchange(workers, schema, key, number, long).by_unit(name, rows, shares)
+            rows = exchange.by_unit(name, rows, shares)
         shares[name] = rows
     gather, number = partial(_units, schema, key, names), len(shares[schema.lead])
     units = workers.hold(gather, outside * number, *shares.values())
@@ -159,7 +159,7 @@ def divided_by_units(
 
 @dataclass(frozen=True)
 class _Exchange:
-    """How rows come to the ``number`` held_rows.ranges of their units' numbers."""
+    """How rows come to the ``number`` ranges of their units' numbers."""
 
     workers: Workers
     schema: Schema
@@ -194,8 +194,9 @@ class _Exchange:
 def _require_unique_keys(
     workers: Workers, schema: Schema, blocks: Mapping[str, Sequence[Any]], key: bytes
 ) -> None:
-    for reference in schema.keys:
-        parts = blocks[reference.parent]
+    for parent in dict.fromkeys(reference.parent for reference in schema.keys):
+        reference = next(each for each in schema.keys if each.parent == parent)
+        parts = blocks[parent]
         divide = partial(_keys, reference.key, key, len(parts))
         if any(workers.map(bool, held_rows.exchanged(workers, divide, _repeat, parts, len(parts)))):
             raise relations.same_key_error(reference)
