@@ -25,8 +25,7 @@ from cloister.schema.attributes import Date, Datetime, Float, Integer
 from cloister.schema.columns import OUTSIDE, Column
 from cloister.schema.domain import Domain, Table, code_type
 from cloister.schema.parsing import parse
-from cloister.schema.sources.batches import SourceBatch, SourceCells, require_columns
-from cloister.schema.sources.csv_files import malformed_rows
+from cloister.schema.sources.batches import SourceBatch, SourceCells
 from cloister.schema.sources.reading import read_batches
 from cloister.schema.spec import OnInvalid, PersonUnit, Spec
 from cloister.schema.validation_report import Rule, Tally, ValidationReport
@@ -289,17 +288,3 @@ def read_table(
     validation = Validation.of(spec, domain, rules)
     table = validation.table(read_batches(spec, data), gather)
     return table, validation.report()
-
-
-def validate_rows(frame: pd.DataFrame, spec: Spec) -> tuple[pd.DataFrame, ValidationReport]:
-    """The typed rows of a frame that :class:`Validation` keeps, and the report.
-
-    Raises:
-        DataError: columns that are not those declared, findings under ``fail``, or no row left.
-    """
-    require_columns(list(frame.columns), list(spec.attributes), "the table")
-    validation = Validation.of(spec)
-    batch = SourceBatch.of_frame(frame)
-    rows = validation.check(SourceBatch(batch.cells, malformed_rows(frame)))
-    report = validation.report()
-    return pd.DataFrame({name: rows.typed(name) for name in spec.attributes}), report

@@ -24,6 +24,7 @@ from outcomes import applicants, campaign, failures, screenings
 from shape import release_rows
 from stays import stays
 from trials import RELEASES
+from validated_rows import validate_rows
 
 from cloister.benchmarks.config import load_benchmark
 from cloister.benchmarks.measures.rulers import hold_out, measure_rows
@@ -34,7 +35,6 @@ from cloister.evaluation.targets import targets_of
 from cloister.models.task import Budget, table_task
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation import validate_rows
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version
 

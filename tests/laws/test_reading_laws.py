@@ -21,10 +21,10 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored_cells import SOURCES, Source
+from validated_rows import validate_rows
 
 from cloister.schema.domain import Domain
 from cloister.schema.parsing import parse
-from cloister.schema.validation import validate_rows
 
 # One-column tables of the slow test, over all sources and types.
 TABLES = int(os.environ.get("CLOISTER_TEST_TABLES", "100000"))

@@ -13,6 +13,7 @@ import pytest
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from validated_rows import validate_rows
 
 from cloister.constraints import Cell, DenialConstraint, Op, Predicate, constraints_of
 from cloister.constraints.counting import violation_reports
@@ -21,7 +22,6 @@ from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation import validate_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = (ROOT / os.environ.get("CLOISTER_DATA", "../shared/data")).resolve()

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from validated_rows import validate_rows
 
 from cloister.benchmarks.config import load_benchmark
 from cloister.benchmarks.measures import references
@@ -20,7 +21,6 @@ from cloister.flows.cli.app import run
 from cloister.privacy.accounting.accountants import epsilon_of_each
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation import validate_rows
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import releases
 from cloister.tasks.requests.resolved import declared_context

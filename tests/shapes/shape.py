@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 import yaml
+from validated_rows import validate_rows
 
 from cloister.models.one_table import door_of, plan_table
 from cloister.models.protocol import DatabaseModel, Model, fit, make_plan
@@ -26,7 +27,6 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.domain import Table
 from cloister.schema.relations import Database
 from cloister.schema.spec import PersonUnit, Spec
-from cloister.schema.validation import validate_rows
 from cloister.tasks.data.bounding import bound
 from cloister.tasks.data.sources import private_database
 

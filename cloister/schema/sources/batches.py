@@ -177,11 +177,6 @@ class SourceBatch:
     cells: Mapping[str, SourceCells]
     malformed: int = 0
 
-    @classmethod
-    def of_frame(cls, frame: pd.DataFrame) -> SourceBatch:
-        """All rows of a frame."""
-        return cls({str(name): SourceCells.of_series(frame[name]) for name in frame.columns})
-
     @property
     def rows(self) -> int:
         """Number of rows."""

@@ -95,7 +95,6 @@ def _skip_mark(file: BufferedReader, path: str | Path, encoding: str) -> None:
 _BLOCK_BYTES = 16 << 20
 """Bytes of a CSV file that are parsed at a time."""
 
-_MALFORMED = "malformed"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 _LATIN = "latin-1"
@@ -157,17 +156,6 @@ def read_text(path: str | Path, source: SourceSpec, names: Sequence[str]) -> pd.
     return pd.DataFrame(
         {name: SourceCells.of_arrow(cells, read).values() for name, cells in columns.items()}
     )
-
-
-def malformed_rows(frame: pd.DataFrame) -> int:
-    """Number of lines left out, since they had more or fewer cells than the header."""
-    return int(frame.attrs.get(_MALFORMED, 0))
-
-
-def mark_malformed(frame: pd.DataFrame, lines: int) -> pd.DataFrame:
-    """The frame, which remembers how many lines were left out."""
-    frame.attrs[_MALFORMED] = lines
-    return frame
 
 
 def names_of_columns(path: str | Path, source: SourceSpec) -> list[str]:

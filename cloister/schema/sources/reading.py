@@ -115,17 +115,13 @@ def require_declared_columns(spec: Spec, data: Path | None = None) -> None:
 
 
 def read_frame(spec: Spec, data: Path | None = None) -> pd.DataFrame:
-    """The rows of :func:`read_batches` in memory: declared columns, in order, shape (n, columns).
-
-    `malformed_rows` counts the lines that were left out.
-    """
+    """The rows of :func:`read_batches` in memory, shape (n, declared columns in order)."""
     batches = list(read_batches(spec, data))
-    columns = {
-        name: pd.concat([batch.cells[name].values() for batch in batches], ignore_index=True)
-        for name in spec.attributes
-    }
-    return csv_files.mark_malformed(
-        pd.DataFrame(columns), sum(batch.malformed for batch in batches)
+    return pd.DataFrame(
+        {
+            name: pd.concat([batch.cells[name].values() for batch in batches], ignore_index=True)
+            for name in spec.attributes
+        }
     )
 
 

@@ -10,13 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from validated_rows import validate_rows
 
 from cloister.errors import DataError
 from cloister.schema.domain import Domain, code_type
 from cloister.schema.sources.parquet_files import read_columns
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation import read_table, validate_rows
+from cloister.schema.validation import read_table
 from cloister.tasks.data.session import HashedRows, keyed_digest
 from cloister.tasks.data.sources import TablesSource
 from cloister.tasks.home.home import Home

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from validated_rows import validate_rows
 
 from cloister.constraints.counting import violation_reports
 from cloister.constraints.declared import constraints_of
@@ -13,7 +14,6 @@ from cloister.demo import civic_registry
 from cloister.schema.domain import Domain
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import data_derived, load_spec
-from cloister.schema.validation import validate_rows
 
 SPEC = Path(__file__).parents[3] / "data" / "specs" / "demo.yaml"
 

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from extract import EMPTY, KINDS, declare_draft, extract, write_extract
 from shape import Shape, release_once
+from validated_rows import validate_rows
 
 from cloister.schema.domain import Domain
 from cloister.schema.drafts.drafting import draft
@@ -16,7 +17,6 @@ from cloister.schema.drafts.numbers import bins_of, decimals_of, number_format
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.spec_files.yaml_text import read_marked
-from cloister.schema.validation import validate_rows
 from cloister.tasks.data.tables import write_csv, write_table
 
 ROWS = 60

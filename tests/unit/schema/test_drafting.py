@@ -9,13 +9,13 @@ import pytest
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from validated_rows import validate_rows
 
 from cloister.errors import DataError, StorageError
 from cloister.privacy.certificate.provenance import ignored_columns
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import data_derived, load_spec
-from cloister.schema.validation import validate_rows
 
 ROWS = 40
 FRAME = pd.DataFrame(

@@ -8,11 +8,11 @@ from declared_table import MOMENT, TWO, WHOLE, declared
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from validated_rows import validate_rows
 
 from cloister.errors import DataError
 from cloister.schema.domain import Domain
 from cloister.schema.sources.reading import read_frame
-from cloister.schema.validation import validate_rows
 from cloister.tasks.data.tables import write_csv, write_table
 
 WIDE = ["utf-16-le", "utf-16-be"]

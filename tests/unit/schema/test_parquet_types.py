@@ -5,6 +5,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from validated_rows import validate_rows
 
 from cloister.errors import DataError, SpecError
 from cloister.schema.attributes import Datetime, Ordinal
@@ -15,7 +16,6 @@ from cloister.schema.parsing import parse
 from cloister.schema.series import zoned_dtype
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
-from cloister.schema.validation import validate_rows
 from cloister.tasks.data.tables import write_csv, write_table
 
 ROWS = 40

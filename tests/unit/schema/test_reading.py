@@ -10,10 +10,11 @@ import pytest
 import sqlalchemy as sa
 
 from cloister.errors import DataError, SpecError, StorageError
-from cloister.schema.sources.csv_files import _BLOCK_BYTES, malformed_rows
+from cloister.schema.domain import Domain
+from cloister.schema.sources.csv_files import _BLOCK_BYTES
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import Spec, ValidationSpec
-from cloister.schema.validation import validate_rows
+from cloister.schema.validation import read_table
 
 NAMES = ["b", "a"]
 LARGE = pd.array([2**60 + 1, None], dtype="Int64")
@@ -79,7 +80,6 @@ def test_no_byte_of_an_uneven_line_that_is_not_utf_8_is_shown(tmp_path, monkeypa
     frame = read_frame(spec.model_copy(update={"validation": validation}), path)
     assert not unraisable
     assert _cells(frame) == [["2", "1"], ["4", "\\xe9"]]
-    assert malformed_rows(frame) == 1
 
 
 def test_odd_column_names_are_read(tmp_path):
@@ -119,16 +119,11 @@ def test_an_unusable_csv_is_told_without_its_cells(tmp_path, content, source, wo
 def test_ragged_rows_are_left_out_and_counted_where_invalid_rows_are(tmp_path, on_invalid):
     (tmp_path / "people.csv").write_text("a,b\n1,2\n1,2,3\n4,5\n6\n")
     spec = _spec().model_copy(update={"validation": ValidationSpec(on_invalid=on_invalid)})
-    frame = read_frame(spec, tmp_path / "people.csv")
-    assert _cells(frame) == [["2", "1"], ["5", "4"]]
-    rows_kept, report = validate_rows(frame, spec)
-    assert (len(rows_kept), report.rows, report.dropped, report.malformed, report.valid) == (
-        2,
-        4,
-        2,
-        2,
-        False,
-    )
+    assert _cells(read_frame(spec, tmp_path / "people.csv")) == [["2", "1"], ["5", "4"]]
+    domain = Domain.of(spec.attributes, spec.folder)
+    table, report = read_table(spec, domain, tmp_path / "people.csv")
+    assert (table.rows, report.rows, report.dropped, report.malformed) == (2, 4, 2, 2)
+    assert not report.valid
 
 
 def test_a_cell_never_reaches_a_message(tmp_path):

@@ -10,11 +10,11 @@ from declared_table import MOMENT, WHOLE, declared
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from validated_rows import validate_rows
 
 from cloister.errors import DataError, SpecError
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_frame
-from cloister.schema.validation import validate_rows
 from cloister.schema.written_moments import MICROS, written_micros
 from cloister.tasks.data.tables import write_csv, write_table
 

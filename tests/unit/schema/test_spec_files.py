@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
+from validated_rows import validate_rows
 
 from cloister.constraints.declared import constraints_of
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import data_derived, load_spec
-from cloister.schema.validation import validate_rows
 
 ROOT = Path(__file__).parents[3]
 DATA = ROOT / os.environ.get("CLOISTER_DATA", "../shared/data")

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from validated_rows import batch_of, validate_rows
 
 from cloister.errors import DataError
 from cloister.schema.domain import Domain
-from cloister.schema.sources.batches import SourceBatch
 from cloister.schema.sources.csv_writing import write_csv_rows
 from cloister.schema.spec import Spec
-from cloister.schema.validation import Validation, validate_rows
+from cloister.schema.validation import Validation
 
 ATTRIBUTES = {
     "count": {"type": "integer", "min": 0, "max": 10, "special": [99], "nullable": True},
@@ -208,7 +208,7 @@ def test_rows_that_break_a_rule_are_dropped_and_numbered(on_invalid):
     frame = _frame({"kind": "b"}, {}, {"count": None}, {"share": "7", "kind": "b"}, {"count": "1"})
     spec = _spec(on_invalid)
     validation = Validation.of(spec, rules=[_ManyOfKindA()])
-    half = SourceBatch.of_frame(frame[:2]), SourceBatch.of_frame(frame[2:])
+    half = batch_of(frame[:2]), batch_of(frame[2:])
     table = validation.table(half)
     report = validation.report()
     assert table.rows == (2 if on_invalid == "drop" else 3)
@@ -219,6 +219,6 @@ def test_rows_that_break_a_rule_are_dropped_and_numbered(on_invalid):
 
 def test_rows_that_break_a_rule_are_refused_by_their_numbers():
     validation = Validation.of(_spec("fail"), rules=[_ManyOfKindA()])
-    validation.table([SourceBatch.of_frame(_frame({"kind": "b"}, {}))])
+    validation.table([batch_of(_frame({"kind": "b"}, {}))])
     with pytest.raises(DataError, match=r"constraint 'count': 1 row breaking it.*\(row 2\)"):
         validation.report()
