@@ -11,6 +11,7 @@ log, since errors are results: Dask logs what a failed function was given.
 
 from __future__ import annotations
 
+import logging
 import pickle
 import platform
 import re
@@ -196,7 +197,10 @@ def workers_of(address: str | None) -> Iterator[Workers | None]:
         import distributed  # noqa: F401
     except ImportError:
         raise InputError("--workers needs Dask: pip install 'cloister[dask]'") from None
+    log = logging.getLogger("distributed")  # its level is set when it is imported
     with dask.config.set(dict(_CONFIG)), ExitStack() as closing:
+        closing.callback(log.setLevel, log.level)
+        log.setLevel(logging.CRITICAL)
         client = _client_of(address, closing)
         _require_alike(client)
         yield Workers(client, closing)

@@ -46,7 +46,7 @@ def synthetic(place) -> list[bytes]:
 
 
 def test_a_release_with_workers_is_the_one_in_memory_byte_for_byte(
-    place, parted, seeded_noise, monkeypatch
+    place, parted, seeded_noise, monkeypatch, caplog
 ):
     monkeypatch.setattr(drawing, "CHUNK_ROWS", 300)
     words = [*parted, *MIXTURE, "--evaluate", "quick"]
@@ -60,6 +60,7 @@ def test_a_release_with_workers_is_the_one_in_memory_byte_for_byte(
     )
     assert first | {"metrics": {}} == second | {"metrics": {}}  # which hold the time it took
     assert not list((place.home.folder / "tmp").iterdir())
+    assert not [record for record in caplog.records if record.name.startswith("distributed")]
 
 
 def test_more_rows_are_the_same_drawn_by_workers(place, parted, capsys, tmp_path, monkeypatch):
