@@ -10,6 +10,9 @@ Privacy: as private as the rows: public of synthetic rows, internal of real ones
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
+
 import numpy as np
 
 from cloister.arrays import Booleans, Floats, Integers
@@ -71,20 +74,32 @@ def _cramers_v(squares: Floats, size: int, sizes: Integers, rows: int) -> Floats
     return np.where(fewer > 0, np.sqrt(excess / np.where(fewer > 0, fewer, 1)), 0.0).clip(max=1)
 
 
-def rank_correlation(table: Table, first: str, second: str) -> float | None:
-    """Spearman's rank correlation of two columns, without special and missing values.
+def rank_correlations(table: Table, pairs: Sequence[tuple[str, str]]) -> tuple[float | None, ...]:
+    """Spearman's rank correlation of pairs of columns, without special and missing values.
 
-    Of a long table it is that of evenly spaced rows. None where one has no order, or one value.
+    Of a long table it is that of evenly spaced rows; each column is read once. None where one has
+    no order, or one value.
     """
-    columns = [table.domain[name] for name in (first, second)]
-    if not all(column.kind in ("numeric", "ordered") for column in columns):
-        return None
+    columns = {name: table.domain[name] for name in chain.from_iterable(pairs)}
     step = -(-table.rows // _MOST_RANKED) or 1
-    codes = [table.stored[name][::step] for name in (first, second)]
-    both = np.logical_and(*map(ordinary, columns, codes))
-    if both.sum() < 2:
+    ordered = {
+        name: (column, table.stored[name][::step].copy())
+        for name, column in columns.items()
+        if column.kind in ("numeric", "ordered")
+    }
+    return tuple(
+        _rank_correlation(ordered[first], ordered[second])
+        if {first, second} <= ordered.keys()
+        else None
+        for first, second in pairs
+    )
+
+
+def _rank_correlation(*both: tuple[Column, Codes]) -> float | None:
+    known = np.logical_and(*(ordinary(column, codes) for column, codes in both))
+    if known.sum() < 2:
         return None
-    ranks = [_ranks(column, values[both]) for column, values in zip(columns, codes, strict=True)]
+    ranks = [_ranks(column, codes[known]) for column, codes in both]
     for values in ranks:  # in place: of many rows each copy is large
         np.subtract(values, values.mean(), out=values)
     squares = [values @ values for values in ranks]

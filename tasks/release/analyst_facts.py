@@ -14,7 +14,7 @@ import numpy as np
 
 from cloister.arrays import Floats
 from cloister.constraints import functional_dependency
-from cloister.evaluation.dependence import dependence, rank_correlation
+from cloister.evaluation.dependence import dependence, rank_correlations
 from cloister.figures import count_of, figure
 from cloister.models.core.bins import Histogram
 from cloister.models.core.released_counts import ReleasedCounts
@@ -184,15 +184,12 @@ def _strongest(
     names = rows.domain.modelled
     upper = np.triu_indices(len(names), 1)
     order = np.argsort(-strengths[upper], kind="stable")[:_MOST_PAIRS]
+    pairs = [(names[first], names[second]) for first, second in np.column_stack(upper)[order]]
     return tuple(
-        Pair(
-            names[first],
-            names[second],
-            float(strengths[first, second]),
-            rank_correlation(rows, names[first], names[second]),
-            None if counted is None else frozenset((names[first], names[second])) in counted,
+        Pair(*pair, float(strength), ranks, None if counted is None else frozenset(pair) in counted)
+        for pair, strength, ranks in zip(
+            pairs, strengths[upper][order], rank_correlations(rows, pairs), strict=True
         )
-        for first, second in zip(*(axis[order] for axis in upper), strict=True)
     )
 
 

@@ -1,11 +1,12 @@
 """The strength of pairs: nothing for independent columns, one for a function, one scale for all."""
 
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cloister.evaluation.dependence import dependence, rank_correlation
+from cloister.evaluation.dependence import dependence, rank_correlations
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
 
@@ -43,7 +44,7 @@ def test_what_is_missing_is_a_group_of_its_own():
     number = np.where(letter == 1, null, rng.integers(1, 9_999, 4_000))
     table = table_of(letter=letter, number=number)
     assert dependence(table)[0, 1] > 0.9
-    assert rank_correlation(table, "letter", "number") is None
+    assert rank_correlations(table, [("letter", "number")]) == (None,)
 
 
 def test_ranks_correlate_by_ordinary_values_alone():
@@ -51,18 +52,33 @@ def test_ranks_correlate_by_ordinary_values_alone():
     first = rng.integers(1, 9_999, 2_000)
     second = np.where(rng.random(2_000) < 0.5, 0, 9_999 - first)
     table = table_of(number1=first, number2=second)
-    assert rank_correlation(table, "number1", "number2") == pytest.approx(-1)
+    assert rank_correlations(table, [("number1", "number2")]) == pytest.approx((-1,))
     alike = table_of(number1=np.full(9, 5), number2=first[:9])
-    assert rank_correlation(alike, "number1", "number2") is None
+    assert rank_correlations(alike, [("number1", "number2")]) == (None,)
 
 
 def test_ranks_of_a_long_table_are_those_of_evenly_spaced_rows(monkeypatch):
     monkeypatch.setattr("cloister.evaluation.dependence._MOST_RANKED", 700)
     first = np.random.default_rng(5).integers(1, 9_999, 2_000)
     second = np.where(np.arange(2_000) % 3, first, 9_999 - first)  # every third row is taken
-    assert rank_correlation(table_of(number1=first, number2=second), "number1", "number2") == (
-        pytest.approx(-1)
-    )
+    table = table_of(number1=first, number2=second)
+    assert rank_correlations(table, [("number1", "number2")]) == pytest.approx((-1,))
+
+
+def test_a_column_of_many_pairs_is_read_once():
+    read, columns = [], {f"number{at}": np.arange(9) + 1 for at in range(4)}
+
+    class Counted(dict):
+        def __getitem__(self, name):
+            read.append(name)
+            return super().__getitem__(name)
+
+    table = table_of(**columns)
+    table = Table(table.domain, Counted(table.stored))
+    read.clear()
+    pairs = list(combinations(columns, 2))
+    assert rank_correlations(table, pairs) == pytest.approx((1,) * len(pairs))
+    assert sorted(read) == sorted(columns)
 
 
 def test_tables_without_rows_or_pairs_have_no_strength():
