@@ -12,6 +12,7 @@ from cloister.constraints.counting import violation_share
 from cloister.models.constrained import restore_algorithm, state_of_algorithm
 from cloister.models.core.budget_split import BY_RHO
 from cloister.models.mixture.soft_constraints import weigh_mixture
+from cloister.models.mixture.targets import TargetTables
 from cloister.models.sampling.violation_index import Penalty
 from cloister.models.soft_constraints.penalties import _Brackets
 from cloister.models.task import RowSampling
@@ -27,7 +28,10 @@ def weighed(before, known, sampling):
     task = replace(before.task, constraints=(rule,), sampling=sampling)
     plan = SimpleNamespace(
         parameters=SimpleNamespace(
-            noise={"histograms": Fraction(5)}, dependence_penalty=0.0, law=BY_RHO
+            noise={"histograms": Fraction(5)},
+            dependence_penalty=0.0,
+            law=BY_RHO,
+            targets=TargetTables(),
         )
     )
     return weigh_mixture(None, task, plan, replace(before, task=task))
