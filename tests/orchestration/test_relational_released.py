@@ -163,9 +163,9 @@ def _require_more_rows(release: str, folder: Path, capsys) -> None:
         assert run(words) == 2
         assert message in capsys.readouterr().err
     old = folder / "old"
-    words = ["--rows", "20", "--seed", "3", "--out", str(old), "--where", "patients.age=80"]
+    words = ["--rows", "60", "--seed", "3", "--out", str(old), "--where", "patients.age=80"]
     assert run(["sample", release, *words]) == 0
-    assert pd.read_parquet(old / "patients.parquet")["age"].tolist() == [80] * 20
+    assert pd.read_parquet(old / "patients.parquet")["age"].tolist() == [80] * 60
     theirs = pd.read_parquet(old / "visits.parquet")
     assert set(theirs["patient"]) <= set(pd.read_parquet(old / "patients.parquet")["id"])
     assert (theirs["ward"] == "d").mean() > 0.4  # of the data 0.85, of all rows 0.3
