@@ -77,7 +77,7 @@ def fit_mixture(
     inside = known.inside
     sequence = (*inside, *(name for name in bins if name not in inside))
     device = task.device.torch
-    penalty = DependencePenalty(parameters.dependence_penalty, parameters.targets.targets)
+    penalty = DependencePenalty.of(parameters)
     fit = Fit(_start(known.layout, bins, parameters.components), penalty, device=device)
     candidates = _candidates(task, parameters, known, prior)
     rounds, total = parameters.rounds, parameters.rounds + _LAST_PARTS

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 import torch
@@ -21,6 +21,9 @@ from cloister.models.mixture.factors import QuasiIndependence, joint_factors
 from cloister.models.mixture.products import FactorView, Layout, Mixture
 from cloister.models.protocol import Progress, silent
 from cloister.schema.partition import Partition
+
+if TYPE_CHECKING:
+    from cloister.models.mixture.plan import MixtureParameters
 
 _FIRST_DECAY = 0.9
 """Decay of Adam's first moment per step; Adam's default."""
@@ -44,13 +47,18 @@ class DependencePenalty:
     """
 
     per_nat: float
-    targets: frozenset[str] = frozenset()
+    targets: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, parameters: MixtureParameters) -> Self:
+        """That of a plan: targets are those that have tables."""
+        return cls(parameters.dependence_penalty, parameters.targets.targets)
 
     def of_levels(self, layout: Layout) -> Tensor:
         """The loss per nat of each level's factor; shape (levels of all factors, 1)."""
         losses = torch.full((layout.edges[-1], 1), self.per_nat)
         for factor, (begin, end) in zip(layout.factors, pairwise(layout.edges), strict=True):
-            if not self.targets.isdisjoint(factor.attributes):
+            if not set(self.targets).isdisjoint(factor.attributes):
                 losses[begin:end] *= _OF_TARGET
         return losses
 

@@ -235,7 +235,7 @@ def _fitted(
     noises = parameters.noise
     counting = parameters.law.counts(noises.get("rounds", noises["histograms"]))
     deviation = counting.deviation(task.neighbours.partition)
-    penalty = optimizer.DependencePenalty(parameters.dependence_penalty, parameters.targets.targets)
+    penalty = optimizer.DependencePenalty.of(parameters)
     return fit_rates(model, posteriors, deviation, penalty, _source(), task.device)
 
 

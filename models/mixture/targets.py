@@ -59,14 +59,14 @@ class TargetTables:
         return cls(pairs, max(clear_parts(scaled_size, len(pairs) / _SHARE), 2))
 
     @property
-    def targets(self) -> frozenset[str]:
+    def targets(self) -> tuple[str, ...]:
         """The targets that have tables."""
-        return frozenset(target for target, _ in self.pairs)
+        return tuple(dict.fromkeys(target for target, _ in self.pairs))
 
     def kind(self, task: Task, share: float, law: NoiseLaw) -> Kind:
         """The queries, of the ``share`` of the budget that rounds would have."""
-        targets = ", ".join(dict.fromkeys(target for target, _ in self.pairs))
-        words = f"joint tables of each of evaluation.targets with each other attribute: {targets}"
+        words = "joint tables of each of evaluation.targets with each other attribute: "
+        words += ", ".join(self.targets)
         return counts(task, TARGETS, share * _SHARE, len(self.pairs), words, law=law)
 
     def counted(self, sizes: Mapping[str, int], deviation: float) -> Iterator[Counted]:

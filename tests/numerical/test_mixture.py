@@ -220,8 +220,7 @@ def test_the_penalty_is_the_slope_of_the_information_of_components():
 def test_dependence_of_targets_costs_less(layout):
     """The same slopes in their factor, times one number, and the same in all others."""
     even, less = (
-        DependencePenalty(2.0, frozenset(targets)).of_levels(layout).ravel()
-        for targets in ("", "c")
+        DependencePenalty(2.0, tuple(targets)).of_levels(layout).ravel() for targets in ("", "c")
     )
     of_target = torch.zeros(len(even), dtype=torch.bool)
     number = layout.factor_of["c"]
@@ -236,7 +235,7 @@ def test_a_target_keeps_more_of_what_others_tell_of_it():
     bins, rows = bins_of(layout.sizes), 1_000
     pairs = [tuple(bins[name] for name in names) for names in ("ab", "cd")]
     tables = [NoisyTable(pair, rows * half, 40.0) for pair in pairs]
-    fit = Fit(mixture_on(layout), DependencePenalty(100.0, frozenset("d")))
+    fit = Fit(mixture_on(layout), DependencePenalty(100.0, ("d",)))
     fit.descend([TableTarget.of(table, layout, rows) for table in tables], 400, 0.05, 0.002)
     other, target = (fit.mixture.marginal(pair).trace() for pair in pairs)
     assert 0.5 < other < target - 0.02 < 0.8
