@@ -23,10 +23,9 @@ from cloister.errors import PlanError
 from cloister.privacy.accounting.composition import event_of_stages
 from cloister.privacy.events import Event, Relation
 from cloister.privacy.mechanisms.noise import Neighbours
-from cloister.schema import declarations
+from cloister.schema import declarations, fan_outs
 from cloister.schema.attributes import Declared
 from cloister.schema.domain import Domain
-from cloister.schema.fan_outs import rows_changed
 from cloister.schema.relations import Schema
 from cloister.schema.spec import Above, PersonUnit, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
@@ -316,7 +315,7 @@ def task_of(spec: Spec, rows: Mapping[str, int], wanted: int | None = None) -> D
     if not spec.tables:
         return DatabaseTask.of(spec.name, table_task(spec, rows[spec.name], wanted))
     schema, relation = schema_of(spec), Relation(spec.privacy.relation)
-    changed = rows_changed(schema)
+    changed = fan_outs.rows_changed(schema)
     tables: dict[str, Task] = {}
     for name in schema.tables:
         neighbours = Neighbours(relation, changed[name])

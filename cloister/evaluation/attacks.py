@@ -111,9 +111,7 @@ class Membership:
         over_outsiders = _placements(members, outsiders)
         over_members = 1 - _placements(outsiders, members)
         auc = float(over_outsiders.mean())
-        variance = over_outsiders.var(ddof=1) / len(members) + over_members.var(ddof=1) / len(
-            outsiders
-        )
+        variance = sum(each.var(ddof=1) / len(each) for each in (over_outsiders, over_members))
         margin = NORMAL_95 * float(np.sqrt(variance))
         return cls(
             auc, max(0.0, auc - margin), min(1.0, auc + margin), len(members), len(outsiders)
@@ -398,5 +396,4 @@ def _placements(scores: Floats, reference: Floats) -> Floats:
     """For each score (n,), the share of the others below it, ties counted half."""
     ordered = np.sort(reference)
     below = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
-    shares: Floats = below / (2 * len(reference))
-    return shares
+    return np.asarray(below / (2 * len(reference)))
