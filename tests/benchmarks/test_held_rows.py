@@ -109,4 +109,5 @@ def test_customers_and_orders_read_bounded_and_joined(tmp_path, monkeypatch, wor
         bounded = reader.bound(Database(task.schema, tables), b"key of a benchmark")
         rows = {name: table.rows for name, table in bounded.queried().tables.items()}
         took, wall = seconds() - begin, time.perf_counter() - started
+    assert rows["customers"] == CUSTOMERS and 0 < rows["orders"] <= 10 * CUSTOMERS
     print(f"\n{workers} workers: {took:.1f} processor seconds, {wall:.1f} s; {rows}")
