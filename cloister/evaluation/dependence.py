@@ -80,6 +80,8 @@ def rank_correlations(table: Table, pairs: Sequence[tuple[str, str]]) -> tuple[f
     Of a long table it is that of evenly spaced rows; each column is read once. None where one has
     no order, or one value.
     """
+    if not pairs:  # a table of references alone has no columns
+        return ()
     columns = {name: table.domain[name] for name in chain.from_iterable(pairs)}
     step = -(-table.rows // _MOST_RANKED) or 1
     ordered = {

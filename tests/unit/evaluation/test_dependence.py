@@ -86,3 +86,4 @@ def test_tables_without_rows_or_pairs_have_no_strength():
     assert dependence(table_of(number=empty, letter=empty))[0, 1] == 0
     assert dependence(table_of(number=empty)).tolist() == [[1]]
     assert dependence(table_of()).shape == (0, 0)
+    assert rank_correlations(table_of(), []) == ()
