@@ -14,14 +14,11 @@ import typer
 
 from cloister.errors import InputError
 from cloister.flows.cli.options import Json, example
+from cloister.schema.sources import files_and_urls
 from cloister.tasks.home.home import Home
 
 if TYPE_CHECKING:
     from cloister.flows.page.views import Sheets
-
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
-"""Hosts that only this machine reaches."""
-
 
 _INTERVAL = 10.0
 """Seconds between two checks for events to send."""
@@ -75,7 +72,7 @@ def page(
     from cloister.flows.page.app import page_app
     from cloister.flows.page.visitors import Sessions
 
-    local = host in _LOOPBACK
+    local = files_and_urls.is_loopback(host)
     if not (local or behind_proxy or (certificate and private_key)):
         raise InputError(
             f"{host} is reached from elsewhere: give --certificate and --private-key, or "

@@ -19,7 +19,6 @@ import time
 from collections.abc import Sequence
 from email.message import EmailMessage
 from email.utils import formatdate
-from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -29,6 +28,7 @@ import httpx
 from cloister.errors import InputError, StorageError
 from cloister.figures import count_of
 from cloister.privacy.ledger.outbox import ReleaseEvent
+from cloister.schema.sources import files_and_urls
 from cloister.version import __version__
 
 PATIENCE = 10.0
@@ -55,7 +55,7 @@ def require_webhook(url: str) -> None:
         raise InputError(f"{url} is no address of a webhook; give https://HOST/PATH")
     if parts.password or parts.username:
         raise InputError("a webhook's URL holds a password, which lists would show; leave it out")
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+    if parts.scheme == "http" and not files_and_urls.is_loopback(parts.hostname):
         raise InputError(
             f"{url} would send without encryption; give https://, or a host on loopback"
         )
@@ -81,13 +81,6 @@ def _split(url: str) -> SplitResult:
     except ValueError:
         raise InputError("a URL that was given cannot be read; correct it") from None
     return parts
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def body_of(event: ReleaseEvent) -> bytes:
@@ -153,7 +146,7 @@ def mail(
             if parts.scheme == "smtps"
             else smtplib.SMTP(host, port, timeout=PATIENCE)
         ) as session:
-            if parts.scheme == "smtp" and not _is_loopback(host):
+            if parts.scheme == "smtp" and not files_and_urls.is_loopback(host):
                 session.starttls(context=context)
             if parts.username:
                 session.login(unquote(parts.username), password)

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -38,6 +37,7 @@ from prefect.states import Cancelled, Crashed, Scheduled
 from prefect.types.entrypoint import EntrypointType
 
 from cloister.errors import CloisterError, InputError
+from cloister.schema.sources import files_and_urls
 from cloister.tasks.home.process import flow_version
 from cloister.tasks.stores.prefect_registration import Registration, ReleaseSchedule
 
@@ -197,17 +197,10 @@ def refuse_run(run: FlowRun, reason: str, name: str = "Refused") -> None:
 def _require_near(url: str) -> None:
     """A password in clear text stays on this machine."""
     parts = urlsplit(url)
-    if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
+    if parts.scheme != "https" and not files_and_urls.is_loopback(parts.hostname or ""):
         raise InputError(
             f"the Prefect server at {url} is another machine's without TLS; use 127.0.0.1, or https"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _require_taken(url: str) -> None:

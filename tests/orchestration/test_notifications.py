@@ -271,7 +271,7 @@ def test_a_webhook_is_tried_by_a_command(url, receiver, secret, capsys):
 
 def test_a_mail_server_elsewhere_is_spoken_to_in_secret_alone(sink, monkeypatch):
     """One that offers no TLS gets neither password nor mail."""
-    monkeypatch.setattr(channels, "_is_loopback", lambda _: False)
+    monkeypatch.setattr(channels.files_and_urls, "is_loopback", lambda _: False)
     event = notifications.made_up_event()
     with pytest.raises(StorageError, match="did not accept the mail"):
         channels.mail("o@example.org", f"smtp://a@127.0.0.1:{sink.port}", "word", "", [event])

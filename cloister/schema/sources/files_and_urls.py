@@ -14,6 +14,7 @@ import errno
 import os
 import re
 import stat
+from ipaddress import ip_address
 from pathlib import Path
 
 
@@ -121,6 +122,14 @@ HIDE_IT = (
 def is_url(path: str) -> bool:
     """Whether a place is the URL of a database rather than a path."""
     return "://" in path or path.startswith("${")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a host by this name or address."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def holds_password(url: str) -> bool:
