@@ -355,20 +355,21 @@ def open_account(
     ledger = open_ledger(home)
     known = {name: account.partition for name, account in ledger.books().accounts.items()}
     partition = BlockScheme.parse(blocks) if blocks else known.get(dataset)
-    account = Account(dataset, unit, relation, tuple(map(_source_identity, places)), partition)
+    registered = tuple(chain.from_iterable(map(_source_identities, places)))
+    account = Account(dataset, unit, relation, registered, partition)
     return ledger.open_account(account, by, reason)
 
 
-def _source_identity(text: str) -> str:
+def _source_identities(text: str) -> tuple[str, ...]:
     """A place as an account registers it: an absolute path, an object, a table of a database."""
-    from cloister.schema.sources.databases import table_identity
+    from cloister.schema.sources.databases import table_identities
     from cloister.schema.sources.files_and_urls import is_url
     from cloister.schema.sources.stored_files import object_identity
 
     url, _, table = text.rpartition("#")
     if is_url(url):
-        return table_identity(url, table)
-    return object_identity(text) if is_url(text) else str(Path(text).resolve())
+        return table_identities(url, table)
+    return (object_identity(text) if is_url(text) else str(Path(text).resolve()),)
 
 
 def account_json(account: Account) -> dict[str, Any]:

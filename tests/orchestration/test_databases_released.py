@@ -168,6 +168,10 @@ def test_a_database_is_drafted_released_and_loaded(shop, tmp_path: Path, capsys)
 
     assert run(["release", "shop.yaml", "--out", target]) == 2
     assert "not of this release" in capsys.readouterr().err
+    near = (tmp_path / "shop.yaml").read_text("utf-8").replace("@127.0.0.1", "@localhost")
+    (tmp_path / "near.yaml").write_text(f"account: another\n{near}", "utf-8")
+    assert run(["release", "near.yaml", "--out", "near"]) == 2
+    assert "is data of account 'test', at least in part" in capsys.readouterr().err
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(b"SHOP_PASSWORD" in path.read_bytes() for path in written)
     assert [path for path in written if PASSWORD.encode() in path.read_bytes()] == []

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from cloister.errors import StorageError
 from cloister.schema.sources import stored_files
 from cloister.schema.sources.batches import SourceBatch, SourceCells, require_columns
-from cloister.schema.sources.files_and_urls import VARIABLE, table_place
+from cloister.schema.sources.files_and_urls import VARIABLE, is_loopback, table_place
 from cloister.schema.spec import Spec
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
@@ -69,20 +69,35 @@ _PORTS = {"postgresql": 5432}
 """Where a server listens if its URL does not say."""
 
 
-def table_identity(url: str, table: str) -> str:
-    """A table of a database as a text that is the same for every user and driver of it.
+_USUAL_SCHEMAS = {"postgresql": "public", "sqlite": "main"}
+"""Where a table lies whose name has no schema, if nobody changes the search path."""
+
+
+def table_identities(url: str, table: str) -> tuple[str, ...]:
+    """A table of a database as texts that are the same for every user and driver of it.
+
+    The first is as it is named, and all that ledgers of earlier versions hold. One more has its
+    schema, and one name for this machine, where the first has not.
 
     Raises:
         StorageError: a variable that the URL names is not set.
     """
     resolved = _resolved(url, made=True)
-    database = resolved.database
-    if resolved.get_backend_name() == "sqlite" and database:
+    backend, host, database = resolved.get_backend_name(), resolved.host, resolved.database
+    if backend == "sqlite" and database:
         database = str(Path(database).resolve())
-    backend = resolved.get_backend_name()
     port = resolved.port or _PORTS.get(backend)
-    server = sa.URL.create(backend, host=resolved.host, port=port, database=database)
-    return f"{server.render_as_string()} table {table}"
+    near = backend in _PORTS and (not host or is_loopback(host))
+    schema, name = table_place(table)
+    schema = schema or _USUAL_SCHEMAS.get(backend)
+    whole = f"{schema}.{name}" if schema else name
+
+    def identity(host: str | None, table: str) -> str:
+        server = sa.URL.create(backend, host=host, port=port, database=database)
+        return f"{server.render_as_string()} table {table}"
+
+    both = identity(host, table), identity("localhost" if near else host, whole)
+    return tuple(dict.fromkeys(both))
 
 
 def _require_file(database: str | None) -> None:

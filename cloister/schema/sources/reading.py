@@ -135,7 +135,7 @@ def places_of(spec: Spec, data: Path | None = None) -> tuple[str, ...]:
     for part in spec.parts.values():
         path = parts.source_path(part, data)
         if path is None:
-            places.append(databases.table_identity(part.source.url or "", part.source.table or ""))
+            places += databases.table_identities(part.source.url or "", part.source.table or "")
             continue
         with stored_files.guarded_reading(path):
             places += stored_files.identities(path)

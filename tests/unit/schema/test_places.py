@@ -9,7 +9,7 @@ from declared_table import TWO, content, declared
 
 from cloister.errors import StorageError
 from cloister.privacy.ledger.accounts import Account
-from cloister.schema.sources.databases import table_identity
+from cloister.schema.sources.databases import table_identities
 from cloister.schema.sources.reading import places_of
 from cloister.schema.sources.stored_files import object_identity
 from cloister.schema.spec import Spec
@@ -41,7 +41,41 @@ def test_a_file_is_the_same_by_any_path_to_it(tmp_path: Path, monkeypatch: pytes
 def test_a_table_is_the_same_for_each_user_and_driver(url: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PASSWORD", "secret:@/")
     monkeypatch.setenv("WHOLE", "postgresql://x:y@db/shop")
-    assert table_identity(url, "visits") == "postgresql://db:5432/shop table visits"
+    assert table_identities(url, "visits") == (
+        "postgresql://db:5432/shop table visits",
+        "postgresql://db:5432/shop table public.visits",
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "table"),
+    [
+        ("postgresql:///shop", "visits"),
+        ("postgresql://localhost/shop", "public.visits"),
+        ("postgresql://reader@127.0.0.1:5432/shop", "visits"),
+        ("postgresql://[::1]/shop", "public.visits"),
+    ],
+)
+def test_a_table_of_this_machine_is_the_same_by_each_name_of_both(url: str, table: str):
+    assert (
+        table_identities(url, table)[-1] == "postgresql://localhost:5432/shop table public.visits"
+    )
+
+
+def test_a_table_of_another_schema_or_machine_is_another(tmp_path: Path):
+    places = [
+        table_identities(url, table)
+        for url, table in (
+            ("postgresql://localhost/shop", "visits"),
+            ("postgresql://db/shop", "visits"),
+            ("postgresql://localhost/shop", "old.visits"),
+            ("postgresql://localhost:5433/shop", "visits"),
+            (f"sqlite:///{tmp_path}/shop.db", "visits"),
+            (f"sqlite:///{tmp_path}/shop.db", "visits2"),
+        )
+    ]
+    assert len({place for each in places for place in each}) == sum(map(len, places))
+    assert places[-1][-1].endswith("shop.db table main.visits2")
 
 
 @pytest.mark.parametrize("url", ["s3://b/k%20%2B/%6b", "s3://b/k +/k", "s3://%62/k%20+/k/"])
@@ -57,7 +91,7 @@ def test_a_store_is_the_same_by_either_of_its_schemes(url: str):
 def test_a_variable_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("NOT_SET", raising=False)
     with pytest.raises(StorageError, match="NOT_SET"):
-        table_identity("postgresql://x:${NOT_SET}@db/shop", "visits")
+        table_identities("postgresql://x:${NOT_SET}@db/shop", "visits")
 
 
 def test_a_spec_may_name_the_account_and_keeps_its_digest_without(tmp_path: Path):
