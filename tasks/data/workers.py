@@ -232,7 +232,7 @@ def _client_of(address: str, closing: ExitStack) -> Client:
         reason = _reason(error, security.tls_client_cert)
         raise InputError(
             f"no scheduler of Dask with these certificates answers at {address} ({reason}); start "
-            "one, correct the address, or renew the certificates; nothing was charged"
+            "one, correct the address, or renew the certificates; nothing was charged now"
         ) from None
 
 
@@ -255,10 +255,10 @@ def _require_alike(client: Client) -> None:
     try:
         client.wait_for_workers(1, timeout=_SECONDS)
     except TimeoutError:
-        raise PlanError("the cluster has no workers; start some; nothing was charged") from None
+        raise PlanError("the cluster has no workers; start some; nothing was charged now") from None
     facts = client.run(_facts_of)
     if problems := {problem for each in facts.values() for problem in _problems(each, _software())}:
-        raise PlanError(f"{'; '.join(sorted(problems))}; nothing was charged")
+        raise PlanError(f"{'; '.join(sorted(problems))}; nothing was charged now")
 
 
 class _Facts(NamedTuple):

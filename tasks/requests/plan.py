@@ -182,11 +182,11 @@ def require_forecast_memory(request: resolved.ResolvedRequest, plan: AnyPlan) ->
     context = resolved.public_context_of(request)
     reason = _in_memory(request, context, plan)
     if request.workers and reason:
-        raise PlanError(f"--workers cannot be used here: {reason}; nothing was charged")
+        raise PlanError(f"--workers cannot be used here: {reason}; nothing was charged now")
     if request.workers and request.data is None and not _are_read_in_parts(context):
         raise PlanError(
             "--workers cannot be used here: workers read files, and tables of PostgreSQL; nothing "
-            "was charged"
+            "was charged now"
         )
     if request.workers or is_out_of_core(request, plan):
         needed = memory_out_of_core(request, plan) + _memory_of_workers(request)
