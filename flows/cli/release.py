@@ -159,9 +159,10 @@ def answer_release(
         str,
         typer.Argument(
             metavar="QUESTION",
-            help="count(), share(...), mean(...), median(...), quantile(..., 0.9) or table(...), "
-            "then by COLUMN, ... and where CONDITION if wanted: age >= 65, age in 30..49, "
-            "region not in (north, east), reason is missing, not ..., joined by and.",
+            help="count(), share(...), mean(...), median(...), quantile(..., 0.9), table(...), "
+            "linear(Y ~ A + B) or logistic(Y = yes ~ A + B), then by COLUMN, ... and where "
+            "CONDITION if wanted: age >= 65, age in 30..49, region not in (north, east), reason is "
+            "missing, not ..., joined by and.",
         ),
     ],
     of: Annotated[

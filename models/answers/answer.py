@@ -25,6 +25,7 @@ from cloister.models.core.bins import Histogram
 from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.protocol import Model
 from cloister.models.task import Task
+from cloister.schema import written_moments
 from cloister.schema.columns import Column
 from cloister.schema.partition import declared_cells
 
@@ -98,7 +99,7 @@ class Answer:
         return tuple(notes)
 
     def records(self) -> list[dict[str, Any]]:
-        """The estimates as plain values, the figures of dates and moments as text."""
+        """The estimates as plain values, the figures of dates, moments and clocks as text."""
         return [
             {
                 **each.group,
@@ -127,8 +128,12 @@ class Answer:
 
     def _written(self, number: float | None) -> float | str | None:
         of = self.question.of if self.question.kind in ("mean", "quantile") else ()
-        kind = of[0].attribute.type if of else ""
-        if number is None or kind not in ("date", "datetime"):
+        if number is None or not of:
+            return number
+        kind, form = of[0].attribute.type, getattr(of[0].attribute, "format", None)
+        if form and written_moments.is_clock_format(form):
+            return str(written_moments.write_clocks(np.array([number]), form)[0])
+        if kind not in ("date", "datetime"):
             return number
         moment = np.datetime64(round(number), "D" if kind == "date" else "s")
         return str(moment).replace("T", " ")

@@ -50,6 +50,9 @@ _MOST_NUMBERS = 4_000_000
 _FLOOR = 1e-9
 """Share added to each slice in proportion to its width, so that parts without mass have weights."""
 
+_ROUNDING = 1e-12
+"""Part of the largest number by which equal ones differ from their mean."""
+
 Numbers = Mapping[str, Floats]
 """Numbers of the slices of columns, (slices,) each, whose product a row counts for."""
 
@@ -159,7 +162,9 @@ class FittedCounts:
         difference of a slice, over rows that count by the numbers ``remaining``.
         """
         parts, mean = self.parts[name], self._means(name, numbers)
-        away = np.abs(self.numbers_at(name, numbers) - mean[parts])
+        placed = self.numbers_at(name, numbers)
+        away = np.abs(placed - mean[parts])
+        away[away <= _ROUNDING * np.abs(placed).max(initial=0.0)] = 0.0
         farthest = np.zeros(len(mean))
         np.maximum.at(farthest, parts, away)
         squares = self._means(name, np.square(numbers)) - np.square(mean)

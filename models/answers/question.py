@@ -64,7 +64,8 @@ _OPS = {"==": Op.EQ, "<>": Op.NE, "≠": Op.NE, "≤": Op.LE, "≥": Op.GE} | {o
 
 _REMEDY = (
     'ask such as "count() where age >= 65", "share(income = \'>50K\') by sex", "mean(age) by '
-    'sex", "median(age)", "quantile(age, 0.9)" or "table(sex, income)"'
+    'sex", "median(age)", "quantile(age, 0.9)", "table(sex, income)" '
+    'or "linear(pay ~ age + sex)"'
 )
 
 _ARGUMENTS = {"count": (0,), "mean": (1,), "quantile": (1,), "table": (1, 2)}

@@ -1,6 +1,7 @@
 """Answers from released counts: exact without noise, honest with it, none where there is none."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,12 +11,15 @@ from interviews import interviews
 from shape import Shape, release_once
 
 from cloister.errors import InputError
-from cloister.models.answers.answer import answer_question
+from cloister.models.answers.answer import Answer, answer_question
 from cloister.models.answers.evidence import joint_counts
+from cloister.models.answers.figures import Estimate
 from cloister.models.answers.groups import cut_slices, mean_weights, replicates_of
-from cloister.models.answers.question import parse_question
+from cloister.models.answers.question import Question, parse_question
 from cloister.models.protocol import counts_of
 from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.schema.attributes import Integer
+from cloister.schema.domain import Domain
 
 ROWS = 400
 
@@ -72,6 +76,26 @@ def test_all_rows_are_as_many_as_the_release_has_and_have_a_share_of_one(ask):
         share = only(ask("share(sex in (F, M))", of))
         assert share.low <= share.value <= share.high
         assert share.high == pytest.approx(1, abs=1e-9)
+
+
+def test_columns_that_were_counted_together_add_no_variance_of_the_model(ask):
+    assert [each.model for each in ask("share(smokes = 'yes') by sex").estimates] == [0.0, 0.0]
+
+
+def test_times_of_day_are_written_as_the_file_has_them():
+    since = Integer(type="integer", min=0, max=1439, bins=8, format="%H:%M")
+    column = Domain.of({"since": since}, Path())["since"]
+    answer = Answer(
+        Question("mean(since)", "mean", (column,)),
+        "table",
+        0.95,
+        (Estimate({}, 716.1, 699.5, 1439.0, noise=5.5), Estimate({}, None, None, None)),
+        0.0,
+        "the noisy counts of since",
+    )
+    first, second = answer.records()
+    assert [first[end] for end in ("estimate", "low", "high")] == ["11:56", "11:40", "23:59"]
+    assert (first["noise"], second["estimate"]) == (5.5, None)
 
 
 def test_means_by_groups_hold_what_lies_inside_bins(ask, real):
