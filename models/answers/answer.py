@@ -132,7 +132,7 @@ class Answer:
             return number
         kind, form = of[0].attribute.type, getattr(of[0].attribute, "format", None)
         if form and written_moments.is_clock_format(form):
-            return str(written_moments.write_clocks(np.array([number]), form)[0])
+            return str(written_moments.write_clocks(np.array([round(number)]), form)[0])
         if kind not in ("date", "datetime"):
             return number
         moment = np.datetime64(round(number), "D" if kind == "date" else "s")
