@@ -16,7 +16,7 @@ import numpy as np
 
 from cloister.arrays import Array, Booleans, Integers
 from cloister.hashing import Words
-from cloister.schema.domain import Domain, ResultT, Table, empty_table
+from cloister.schema.domain import Domain, ResultT, Table, empty_table, summed_here
 
 
 class BlockStore(ABC):
@@ -43,6 +43,10 @@ class BlockStore(ABC):
         """The sum of what ``kernel`` counts in some columns of each block."""
         first, *rest = self.each(names, kernel)
         return sum(rest, first)
+
+    def summed(self, kernel: Callable[[Array], Integers], pieces: Sequence[Array]) -> Integers:
+        """The sum of what ``kernel`` counts in each of some pieces of rows that were taken."""
+        return summed_here(kernel, pieces)
 
 
 def unchanged(table: Table) -> Table:
@@ -147,6 +151,10 @@ class BlockTable(Table):
     def total(self, kernel: Callable[[Table], Integers]) -> Integers:
         """The sum of what ``kernel`` counts in each block."""
         return self.stored.store.total(self.stored.read, self.stored.of_stored(kernel))
+
+    def summed(self, kernel: Callable[[Array], Integers], pieces: Sequence[Array]) -> Integers:
+        """The sum of what ``kernel`` counts in each piece, by whoever holds the rows."""
+        return self.stored.store.summed(kernel, pieces)
 
     def each(self, function: Callable[[Table], ResultT]) -> Iterator[ResultT]:
         """What ``function`` makes of each block of the rows, in order."""

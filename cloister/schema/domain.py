@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -212,6 +212,13 @@ class Table:
         """
         return kernel(self)
 
+    def summed(self, kernel: Callable[[Array], Integers], pieces: Sequence[Array]) -> Integers:
+        """The sum of what ``kernel`` counts in each of some pieces of rows that were taken.
+
+        It is counted where the rows of this table lie: here.
+        """
+        return summed_here(kernel, pieces)
+
     def each(self, function: Callable[[Table], ResultT]) -> Iterator[ResultT]:
         """What ``function`` makes of each block of the rows, in order."""
         yield function(self)
@@ -263,6 +270,11 @@ class Table:
             for name in domain.names:
                 pieces.setdefault(name, []).append(table.stored[name])
         return cls(domain, {name: np.concatenate(pieces.pop(name)) for name in domain.names})
+
+
+def summed_here(kernel: Callable[[Array], Integers], pieces: Sequence[Array]) -> Integers:
+    """The sum of what ``kernel`` counts in each piece, at least one, computed by this process."""
+    return reduce(np.add, map(kernel, pieces))
 
 
 def empty_table(domain: Domain) -> Table:

@@ -83,7 +83,8 @@ def material_of(
     def gradients() -> NoisyGradients:
         mechanism = parameters.gradient
         batch = float(mechanism.rate * task.data_rows)
-        return NoisyGradients(private, SampledRows(joint, mechanism, batch), "network")
+        rows = SampledRows(joint, mechanism, batch, task.device)
+        return NoisyGradients(private, rows, "network")
 
     return Material(
         listed,

@@ -162,6 +162,24 @@ class Learner(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class GradientAt:
+    """The per-example gradients of a learner at some parameters, in its units, on a device.
+
+    It can be sent to whoever holds rows: parameters are noisy, and so public.
+    """
+
+    learner: Learner
+    parameters: Tensors
+    gains: Tensors
+    where: torch.device
+
+    def __call__(self, codes: Tensor) -> clipped_gradients.FactoredGradient:
+        """Of levels (b, k)."""
+        gradient = self.learner.gradient(self.parameters, codes.to(self.where))
+        return gradient_in_units(gradient, self.gains)
+
+
 @dataclass(frozen=True)
 class TrainingSchedule:
     """How long and how fast to train: noisy ``steps``, and the initial learning ``rate``."""
@@ -229,11 +247,7 @@ def train_privately(
     parameters, average = _moved(start, where), Average()
     adam = Adam(parameters, training.noise_variance)
     for step in range(schedule.steps):
-        now = parameters
-
-        def gradient(codes: Tensor, now: Tensors = now) -> clipped_gradients.FactoredGradient:
-            return gradient_in_units(learner.gradient(now, codes.to(where)), gains)
-
+        gradient = GradientAt(learner, parameters, gains, where)
         directions = adam.directions(_moved(training.step(gradient, parameters), where))
         rate = schedule.rate * 0.5 * (1 + math.cos(math.pi * step / schedule.steps))
         parameters = {

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from cloister.arrays import Integers
+from cloister import devices
+from cloister.arrays import Array, Integers
+from cloister.errors import StorageError
 from cloister.hashing import Words
 from cloister.privacy.door.table import first_by_lot, hashes_of_cells, lots_of_rows
 from cloister.schema.block_table import BlockStore, BlockTable
@@ -50,6 +52,16 @@ class HeldBlocks(BlockStore):
         """The sum of what ``kernel`` counts in each block, added up by the workers."""
         return self.workers.total(partial(_of_block, names, kernel), self.blocks)
 
+    def summed(self, kernel: Callable[[Array], Integers], pieces: Sequence[Array]) -> Integers:
+        """The sum of what ``kernel`` counts in each piece, added up by the workers.
+
+        It may compute with floating point: where workers would differ, this process computes.
+        """
+        arithmetic = self.workers.arithmetic
+        if arithmetic is None:
+            return super().summed(kernel, pieces)
+        return self.workers.total(partial(_alike, arithmetic, kernel), pieces)
+
     def by_unit(self, function: Callable[[Table], Table]) -> HeldBlocks:
         """What ``function`` makes of each block, held where it was made."""
         made = self.workers.hold(partial(_made, function), self.blocks)
@@ -68,6 +80,20 @@ def _of_block(
     *arguments: Any,
 ) -> _T:
     return function(block[0].select(names), *arguments)
+
+
+def _alike(arithmetic: str, kernel: Callable[[Array], Integers], piece: Array) -> Integers:
+    """What a kernel counts, if this worker computes as those do that were asked before.
+
+    Raises:
+        StorageError: it joined late, with another processor or library.
+    """
+    if devices.arithmetic() != arithmetic:
+        raise StorageError(
+            "a worker that joined the cluster rounds otherwise than the others; end it, and run "
+            "the same command again"
+        )
+    return kernel(piece)
 
 
 def _made(function: Callable[[Table], Table], block: tuple[Table, Any]) -> tuple[Table, None]:

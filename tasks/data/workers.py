@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cryptography import x509
 
+from cloister import devices
 from cloister.arrays import Integers
 from cloister.errors import InputError, PlanError, StorageError
 from cloister.tasks.data.session import Confidential
@@ -83,11 +84,20 @@ class _Failure:
 class Workers(Confidential):
     """The workers that ``client`` reaches; what they need is closed with ``closing``."""
 
-    __slots__ = ("_client", "closing")
+    __slots__ = ("_arithmetics", "_client", "closing")
 
     def __init__(self, client: Client, closing: ExitStack) -> None:
         self.closing = closing
         self._client = client
+        self._arithmetics: set[str] = set()
+
+    @property
+    def arithmetic(self) -> str | None:
+        """How all workers round, as they say when first asked; None if it is not the same."""
+        if not self._arithmetics:
+            said = self._client.run(devices.arithmetic, on_error="ignore")
+            self._arithmetics = set(said.values())
+        return next(iter(self._arithmetics)) if len(self._arithmetics) == 1 else None
 
     def map(self, function: Callable[..., _T], *arguments: Iterable[Any]) -> Iterator[_T]:
         """What ``function`` makes of the arguments, in order, some of them ahead.

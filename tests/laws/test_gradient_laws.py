@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+import cloudpickle
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from private_table import PrivateTable
 from torch import Tensor
 
+from cloister.errors import StorageError
 from cloister.models.kamino.networks import TupleNetwork
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import SampledGaussian
@@ -24,17 +27,22 @@ from cloister.privacy.mechanisms.noise import (
     Neighbours,
 )
 from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.queries import clipped_gradients
 from cloister.privacy.queries.clipped_gradients import (
+    BlockSum,
     FactoredGradient,
     GradientSum,
     Outer,
     SampledRows,
     block_size,
-    clipped_sum,
     in_blocks,
 )
+from cloister.privacy.queries.query import TableRows
 from cloister.schema.attributes import Integer
+from cloister.schema.block_table import BlockTable
 from cloister.schema.domain import Domain, Table
+from cloister.tasks.data.held_rows import HeldBlocks
+from cloister.tasks.data.workers import Workers, workers_of
 
 DECLARED, CLIP = 8192, 2.0
 NEXT_TO_NONE = Fraction(1, 10**9)
@@ -89,16 +97,11 @@ def summed(
     gradient: Callable[[Tensor], FactoredGradient], codes: Tensor, order: list[int]
 ) -> list[NDArray[np.int64]]:
     """Each block's sum on the grid, as the door computes it."""
-    mechanism = GaussianGradient(Fraction(1), Fraction(1), CLIP)
-    sums = []
-    for block in in_blocks(codes[order], block_size(len(order))):
-        total = clipped_sum(block.of(gradient(block.codes)), CLIP)
-        sums.append(
-            mechanism.on_grid(
-                np.concatenate([total[name].numpy().ravel() for name in sorted(total)])
-            )
-        )
-    return sums
+    mechanism, size = GaussianGradient(Fraction(1), Fraction(1), CLIP), block_size(len(order))
+    names = tuple(gradient(codes[:1]))
+    return list(
+        map(BlockSum(gradient, names, mechanism, size), in_blocks(codes[order].numpy(), size))
+    )
 
 
 def network_gradient(scale: float) -> Callable[[Tensor], FactoredGradient]:
@@ -138,7 +141,112 @@ def test_a_row_changes_its_own_block_and_the_last_and_no_other_bit(rows: int, sc
 def test_blocks_are_of_one_public_size(expected: int) -> None:
     size = block_size(expected)
     assert 128 <= size <= 2048
-    codes = torch.arange(3 * size + 5)[:, None]
-    blocks = list(in_blocks(codes, size))
-    assert {len(block.codes) for block in blocks} == {size}
-    assert [block.rows for block in blocks] == [size, size, size, 5]
+    computed = []
+
+    def gradient(codes: Tensor) -> FactoredGradient:
+        computed.append(len(codes))
+        return {"weight": Outer(torch.ones(len(codes), 1), codes.float())}
+
+    kernel = BlockSum(gradient, ("weight",), GaussianGradient(Fraction(1), Fraction(1), CLIP), size)
+    for rows, blocks in ((0, 1), (size, 1), (3 * size + 5, 4)):
+        computed.clear()
+        total = sum(map(kernel, in_blocks(np.ones((rows, 1), dtype=np.int32), size)))
+        assert computed == blocks * [size]
+        assert total == rows * 2**36 // CLIP
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # whose classes workers do not have
+    with workers_of("local:2") as started:
+        assert started is not None
+        yield started
+
+
+@pytest.fixture
+def held(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[BlockTable]:
+    """Rows that two workers hold in three blocks; a batch of a thousand is computed in eight."""
+    monkeypatch.setattr(clipped_gradients, "_LARGEST_BLOCK", 128)
+    rng = np.random.default_rng(8)
+    levels = {f"a{n}": Integer(type="integer", min=0, max=size - 1) for n, size in enumerate(SIZES)}
+    domain = Domain.of(levels, Path())
+    codes = {column.name: rng.integers(0, column.size, 3_000) for column in domain}
+    table = Table(domain, codes).narrow()
+    blocks = [table.take(slice(*ends)) for ends in ((0, 1_700), (1_700, 1_700), (1_700, 3_000))]
+    on_workers = workers.hold(lambda block: (block, None), blocks)
+    yield BlockTable.over(HeldBlocks(workers, domain, on_workers, [1_700, 0, 1_300]))
+    workers._arithmetics.clear()
+
+
+LARGE = 50_000.0
+"""Expected rows of a batch that workers compute, whatever is sampled."""
+
+
+def sum_of_a_batch(table: Table, expected: float = LARGE) -> NDArray[np.int64]:
+    """The exact sum over a third of the rows, about, which are the same each time."""
+    mechanism = GaussianGradient(Fraction(1, 3), Fraction(1), CLIP)
+    cells = tuple(Levels(f"a{number}", size) for number, size in enumerate(SIZES))
+    gradient = network_gradient(1.0)
+    shapes = dict.fromkeys(gradient(torch.zeros(1, len(SIZES), dtype=torch.long)), torch.zeros(0))
+    query = GradientSum(SampledRows(cells, mechanism, expected), gradient, shapes)
+    return query.exact(TableRows(table), NoiseSource.insecure(3))
+
+
+def in_memory(held: BlockTable) -> Table:
+    return held.take(np.arange(held.rows))
+
+
+def test_workers_sum_a_large_batch_as_the_door_does_bit_for_bit(held: BlockTable) -> None:
+    by_workers = sum_of_a_batch(held)
+    assert np.array_equal(by_workers, sum_of_a_batch(in_memory(held)))
+    assert np.abs(by_workers).max() > 2**36
+
+
+def test_blocks_of_the_rows_that_each_worker_holds_would_be_found(
+    held: BlockTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their sums are others by rounding, since rows are in other blocks."""
+    summed = HeldBlocks.summed
+
+    def by_holder(
+        blocks: HeldBlocks, kernel: BlockSum, pieces: Sequence[NDArray[np.int32]]
+    ) -> NDArray[np.int64]:
+        rows = np.concatenate(pieces)
+        return summed(blocks, kernel, in_blocks(rows[np.argsort(rows[:, 1])], kernel.size))
+
+    monkeypatch.setattr(HeldBlocks, "summed", by_holder)
+    difference = sum_of_a_batch(held) - sum_of_a_batch(in_memory(held))
+    assert difference.any()
+    assert np.abs(difference).max() < 2**36 * ALLOWANCE
+
+
+@pytest.fixture
+def idle_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process computes no block."""
+
+    def refuse(kernel: BlockSum, codes: NDArray[np.int32]) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(BlockSum, "__call__", refuse)
+
+
+def test_the_expected_batch_alone_decides_who_computes(held: BlockTable, idle_here: None) -> None:
+    sum_of_a_batch(held)
+    with pytest.raises(AssertionError):
+        sum_of_a_batch(held, LARGE - 1)
+
+
+def test_the_door_computes_where_workers_round_otherwise(
+    held: BlockTable, workers: Workers, idle_here: None
+) -> None:
+    workers._arithmetics.update({"of one processor", "of another"})
+    with pytest.raises(AssertionError):
+        sum_of_a_batch(held)
+
+
+def test_a_worker_that_joins_late_and_rounds_otherwise_is_not_asked(
+    held: BlockTable, workers: Workers
+) -> None:
+    workers._arithmetics.add("of those that were there before")
+    with pytest.raises(StorageError, match="rounds otherwise than the others"):
+        sum_of_a_batch(held)

@@ -19,6 +19,7 @@ from postgres_schemas import schema
 from cloister.flows.cli.app import run
 from cloister.models.sampling import drawing
 from cloister.privacy.ledger import Release, State
+from cloister.privacy.queries import clipped_gradients
 from cloister.schema.block_table import BlockTable
 from cloister.tasks.data import row_readers
 from cloister.tasks.data import workers as module
@@ -26,6 +27,7 @@ from cloister.tasks.data.workers import workers_of
 from cloister.tasks.ledger.access import open_ledger
 
 QUICK = ["--method", "independent", "--delta", "0", "--epsilon", "0.1", "--evaluate", "none"]
+KAMINO = ["--epsilon", "1", "--evaluate", "none", "--seed-sampling", "7"]
 MIXTURE = ["--method", "mixture", "--epsilon", "0.5", "--evaluate", "none", "--seed-sampling", "7"]
 
 
@@ -105,17 +107,17 @@ def visits(place, parted):
     return [*parted, "--seed-sampling", "7"]
 
 
-def lose_at(number: int, monkeypatch, lose) -> None:
+def lose_at(number: int, monkeypatch, lose, sums: str = "total") -> None:
     """Have ``lose`` called when rows are summed for the so manieth time."""
-    total, calls = BlockTable.total, []
+    summed, calls = getattr(BlockTable, sums), []
 
-    def losing(table, kernel):
+    def losing(table, *arguments):
         calls.append(1)
         if len(calls) == number:
             lose()
-        return total(table, kernel)
+        return summed(table, *arguments)
 
-    monkeypatch.setattr(BlockTable, "total", losing)
+    monkeypatch.setattr(BlockTable, sums, losing)
 
 
 def kill_a_worker() -> None:
@@ -134,6 +136,19 @@ def test_rows_of_a_killed_worker_are_read_again_and_nothing_is_charged_twice(
     assert run([*parted, *MIXTURE]) == 0
     lose_at(3, monkeypatch, kill_a_worker)
     assert run([*parted, *MIXTURE, "--workers", "local:2"]) == 0
+    first, second = synthetic(place)
+    assert first == second
+    assert [release.state for release in charges(place)] == [State.CANDIDATE] * 2
+
+
+def test_batches_with_workers_are_trained_as_in_memory_also_if_a_worker_is_killed(
+    place, parted, seeded_noise, monkeypatch
+):
+    monkeypatch.setattr(clipped_gradients, "_LEAST_SPREAD", 100)
+    monkeypatch.setattr(row_readers, "_PART_ROWS", 1000)
+    assert run([*parted, *KAMINO]) == 0
+    lose_at(20, monkeypatch, kill_a_worker, "summed")
+    assert run([*parted, *KAMINO, "--workers", "local:2"]) == 0
     first, second = synthetic(place)
     assert first == second
     assert [release.state for release in charges(place)] == [State.CANDIDATE] * 2

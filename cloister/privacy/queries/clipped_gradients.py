@@ -11,7 +11,7 @@ Source: norms from factors as in Goodfellow, "Efficient per-example gradient com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
@@ -21,10 +21,12 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Array, Floats, Integers
+from cloister.devices import CPU, Device
 from cloister.privacy.mechanisms.noise import ClippedSum, GaussianGradient, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.query import Query, TableRows
-from cloister.schema.partition import Partition
+from cloister.schema.domain import summed_here
+from cloister.schema.partition import Partition, PartNumbers
 
 _NORM_ERROR = 1e-9
 """Relative error assumed of a norm summed in float64; clipping is tighter by as much."""
@@ -34,6 +36,9 @@ _SMALLEST_BLOCK = 128
 
 _LARGEST_BLOCK = 2048
 """Most rows computed at once: few enough that a float64 sum is off by less than 1e-9 clips."""
+
+_LEAST_SPREAD = 50_000
+"""Least rows of an expected batch whose blocks are computed where the rows lie."""
 
 _BLOCKS_A_BATCH = 4
 """Blocks that an expected batch fills: the last is padded, which wastes an eighth of the work on
@@ -138,41 +143,20 @@ def clipped_sum(gradient: FactoredGradient, clip: float) -> dict[str, Tensor]:
     return {name: block.weighted_sum(weights) for name, block in gradient.items()}
 
 
-@dataclass(frozen=True)
-class Block:
-    """Rows that are computed together, padded to one size.
-
-    Shapes: codes (size, k), of which the first ``rows`` are rows, the rest padding.
-    """
-
-    codes: Tensor
-    rows: int
-
-    def of(self, gradient: FactoredGradient) -> FactoredGradient:
-        """The gradients of the rows alone."""
-        if self.rows == len(self.codes):
-            return gradient
-        return _examples(gradient, slice(self.rows))
-
-
 def block_size(expected: float) -> int:
     """Rows of a block, a power of two, from the expected batch: public, whatever the batch is."""
     wanted = max(int(expected) // _BLOCKS_A_BATCH, _SMALLEST_BLOCK)
     return min(1 << (wanted - 1).bit_length(), _LARGEST_BLOCK)
 
 
-def in_blocks(codes: Tensor, size: int) -> Iterator[Block]:
-    """Rows of codes (n, k) in blocks of one shape, the last one padded with zeros.
+def in_blocks(codes: PartNumbers, size: int) -> list[PartNumbers]:
+    """Rows of codes (n, k) in blocks of ``size`` rows, of which the last, at least one, has fewer.
 
-    Privacy: how a row is computed depends on its place and the shape of its block, not on the other
-    rows. Adding a row in a random order changes the place of at most one other row; see
+    Privacy: how a row is computed depends on its place and on the padded shape of its block, not on
+    the other rows. Adding a row in a random order changes the place of at most one other row; see
     docs/privacy.md.
     """
-    for start in range(0, len(codes), size):
-        chosen = codes[start : start + size]
-        padded = torch.zeros(size, codes.shape[1], dtype=torch.long)
-        padded[: len(chosen)] = chosen
-        yield Block(padded, len(chosen))
+    return [codes[start : start + size] for start in range(0, max(len(codes), 1), size)]
 
 
 def _examples(gradient: FactoredGradient, examples: Tensor | slice) -> FactoredGradient:
@@ -186,17 +170,51 @@ Gradient = Callable[[Tensor], FactoredGradient]
 class SampledRows:
     """Which attributes gradients are of, and how rows are sampled.
 
-    ``expected`` is the batch size at the declared number of rows.
+    ``expected`` is the batch size at the declared number of rows; gradients are of ``device``.
     """
 
     partitions: tuple[Partition, ...]
     mechanism: GaussianGradient
     expected: float
+    device: Device = CPU
 
     @cached_property
     def block(self) -> int:
         """Rows that are computed at once: a public number, whatever the sample."""
         return block_size(self.expected)
+
+    @property
+    def spread(self) -> bool:
+        """Whether blocks are computed where the rows lie: public, whatever the sample."""
+        return self.device == CPU and self.expected >= _LEAST_SPREAD
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSum:
+    """The sum of the clipped gradients of a block of rows, in whole steps of the grid, flat.
+
+    ``size`` is that of a whole block, ``names`` those of parameters, in order. It can be sent to
+    whoever holds rows, if the gradient can: all that it has is public.
+    """
+
+    gradient: Gradient
+    names: tuple[str, ...]
+    mechanism: GaussianGradient
+    size: int
+
+    def __call__(self, codes: PartNumbers) -> Integers:
+        """The sum for levels (n, k), which rows of zeros fill up to the size.
+
+        Raises:
+            PrivacyError: it is not finite.
+        """
+        padded = torch.zeros(self.size, codes.shape[1], dtype=torch.long)
+        padded[: len(codes)] = torch.from_numpy(codes.astype(np.int64))
+        gradient = _examples(self.gradient(padded), slice(len(codes)))
+        sums = clipped_sum(gradient, self.mechanism.clip)
+        return self.mechanism.on_grid(
+            np.concatenate([sums[name].numpy().ravel() for name in self.names])
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,16 +242,11 @@ class GradientSum(Query[TableRows, ClippedSum, Floats]):
         return self.rows.mechanism.sums(neighbours.max_rows)
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:
-        mechanism = self.rows.mechanism
-        batch = mechanism.batch(rows.table.rows, source)
-        codes = torch.as_tensor(rows.parts_of(batch, self.rows.partitions))
-        total = np.zeros(sum(shape.numel() for shape in self.shapes.values()), dtype=np.int64)
-        for block in in_blocks(codes, self.rows.block):
-            sums = clipped_sum(block.of(self.gradient(block.codes)), mechanism.clip)
-            total += mechanism.on_grid(
-                np.concatenate([sums[name].numpy().ravel() for name in self.shapes])
-            )
-        return total
+        batch = self.rows.mechanism.batch(rows.table.rows, source)
+        codes = rows.parts_of(batch, self.rows.partitions)
+        kernel = BlockSum(self.gradient, tuple(self.shapes), self.rows.mechanism, self.rows.block)
+        summed = rows.table.summed if self.rows.spread else summed_here
+        return summed(kernel, in_blocks(codes, self.rows.block))
 
     def outcome(self, rows: TableRows, noisy: Array) -> Floats:  # noqa: ARG002
         return noisy

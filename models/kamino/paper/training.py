@@ -255,11 +255,7 @@ def descend(
     gains = {name: value.to(where) for name, value in learner.gains().items()}
     parameters = {name: value.to(where) for name, value in start.items()}
     for step in range(schedule.steps):
-        now = parameters
-
-        def gradient(codes: Tensor, now: Tensors = now) -> FactoredGradient:
-            return training.gradient_in_units(learner.gradient(now, codes.to(where)), gains)
-
+        gradient = training.GradientAt(learner, parameters, gains, where)
         noisy = gradients.step(gradient, parameters)
         parameters = {
             name: value - schedule.rate * noisy[name].to(where)
