@@ -161,8 +161,15 @@ class BlockTable(Table):
         return self.stored.each(function)
 
     def keyed_hashes(self, key: bytes) -> Words:
-        """Numbers of 64 bits (n,), equal for equal rows, that nobody knows without the key."""
-        return np.concatenate([*self.stored.each(partial(_hashed, key))])
+        """Numbers of 64 bits (n,), equal for equal rows, that nobody knows without the key.
+
+        Memory is that of the numbers and of some blocks.
+        """
+        hashes, begin = np.empty(self.rows, dtype=np.uint64), 0
+        for block in self.stored.each(partial(_hashed, key)):
+            hashes[begin : begin + len(block)] = block
+            begin += len(block)
+        return hashes
 
     def mapped(self, function: Callable[[Table], Table]) -> BlockTable:
         """What ``function`` makes of the rows, block by block, each time that one is read."""
