@@ -57,6 +57,9 @@ otherwise, and what is sent may be no value there."""
 _OF_TLS = r"\[SSL: \w+\] ([^(]+)"
 """What OpenSSL says of a connection, in the text of an error."""
 
+_ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
+"""Variables of the environment that workers of this machine are started with."""
+
 _CONFIG: Mapping[str, Any] = MappingProxyType(
     {
         # nothing of the rows is written to a disk, nor is a worker ended that is busy reading
@@ -68,6 +71,9 @@ _CONFIG: Mapping[str, Any] = MappingProxyType(
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
         "distributed.worker.profile.enabled": False,
+        # Dask's own threshold gives memory back at once, and takes it anew: most of a worker's time
+        f"{_ENVIRONMENT}.MALLOC_TRIM_THRESHOLD_": 1 << 28,
+        f"{_ENVIRONMENT}.MALLOC_MMAP_THRESHOLD_": 1 << 25,
         "distributed.diagnostics.nvml": False,
         "logging": {"distributed": "critical"},
     }
