@@ -1,409 +1,45 @@
-"""No unit changes an answer by more than its query says; a broken query of each kind is caught.
-
-All that a query draws is drawn in every way, so that its exact answers on two neighbouring tables
-are two distributions. They can be coupled within the sensitivity, or they cannot (Strassen 1965).
-"""
+"""No unit changes an answer by more than its query says; a broken query of each kind is caught."""
 
 from __future__ import annotations
 
-import math
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import replace
 from functools import partial
-from itertools import permutations, product
-from typing import Any
 
 import cloudpickle
 import numpy as np
-import pandas as pd
 import pytest
-import torch
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_bipartite_matching
-from tiny_tables import domain_of, random_rows, table_of
+import query_laws
+from query_laws import (
+    ALONE,
+    LAWS,
+    RULE,
+    SEEDS,
+    UNITS,
+    answers,
+    can_be_coupled,
+    is_within,
+    neighbouring,
+    queries,
+    rows_of,
+)
+from tiny_tables import random_rows, table_of
 
-from cloister.constraints import parse_denial
-from cloister.constraints.counting import violations_per_row
-from cloister.privacy.events import Relation
-from cloister.privacy.mechanisms.noise import (
-    ALLOWANCE,
-    CHANGED_BLOCKS,
-    ClippedSum,
-    GaussianGradient,
-    Neighbours,
-    OnGridSensitivity,
-)
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.clipped_gradients import GradientSum, Outer, SampledRows
-from cloister.privacy.queries.counts import ConjunctionCounts, DummyCoding, PartitionCounts
-from cloister.privacy.queries.distances import (
-    Candidate,
-    CandidateScores,
-    ConditionalScores,
-    Distances,
-    ExpectedTable,
-    PairScores,
-)
-from cloister.privacy.queries.entropies import Entropies, entropy_bound
-from cloister.privacy.queries.query import Query, TableRows
-from cloister.privacy.queries.raw_columns import (
-    BucketCounts,
-    Line,
-    RawColumns,
-    RowCount,
-    TextCounts,
-)
+from cloister.privacy.queries.clipped_gradients import GradientSum
+from cloister.privacy.queries.counts import ConjunctionCounts, PartitionCounts
+from cloister.privacy.queries.query import TableRows
+from cloister.privacy.queries.raw_columns import RowCount
 from cloister.privacy.queries.seeded_records import SeededCandidates
-from cloister.privacy.queries.transformations import OnDerived
-from cloister.privacy.queries.violations import ViolatingPairs, ViolationMatrix
-from cloister.schema.attributes import Categorical, Integer
+from cloister.privacy.queries.violations import ViolatingPairs
 from cloister.schema.block_table import BlockTable
 from cloister.schema.domain import Table
-from cloister.schema.partition import declared_cells
 from cloister.schema.scratch import scratch_table
 from cloister.tasks.data.held_rows import HeldBlocks
 from cloister.tasks.data.workers import Workers, workers_of
 
-CELLS = [declared_cells(column) for column in domain_of(3, 2, 4)]
-FURTHER = domain_of(3, 2, 4, 3)
-RULE = parse_denial("t1.c0 = t2.c0 and t1.c2 != t2.c2", "function", hard=False)
-ALONE = parse_denial("t.c0 = 'v0' and t.c2 = 'v0'", "row", hard=False)
-STEPS = GaussianGradient(Fraction(1, 2), Fraction(1), 2.0)
-SEEDS = range(10)
-UNITS = [Neighbours(relation, most) for relation in Relation for most in (1, 2)]
-
-
-class More(Exception):
-    """A source is asked for what was not given yet: one of several that are equally likely."""
-
-    def __init__(self, options: list[np.ndarray]) -> None:
-        self.options = options
-
-
-class Chosen:
-    """A source whose draws are given."""
-
-    def __init__(self, drawn: tuple[np.ndarray, ...]) -> None:
-        self._left = list(drawn)
-
-    def ordered_sample(self, count, size):
-        return self._next([np.array(o, dtype=np.int64) for o in permutations(range(count), size)])
-
-    def permutation(self, count):
-        return self._next([np.array(order, dtype=np.int64) for order in permutations(range(count))])
-
-    def bernoulli(self, rate, count):
-        values = (True,) if rate == 1 else (False, True)
-        assert rate in (1, Fraction(1, 2))
-        return self._next([np.array(mask, dtype=bool) for mask in product(values, repeat=count)])
-
-    def _next(self, options):
-        if not self._left:
-            raise More(options)
-        return self._left.pop(0)
-
-
-Answers = list[tuple[Fraction, np.ndarray]]
-
-
-def answers(query: Query, rows: Any) -> Answers:
-    """Every exact answer with its probability."""
-    found: dict[bytes, tuple[Fraction, np.ndarray]] = {}
-    for chance, answer in drawn_in_every_way(query, rows):
-        before, _ = found.get(answer.tobytes(), (Fraction(0), answer))
-        found[answer.tobytes()] = before + chance, answer
-    return list(found.values())
-
-
-def drawn_in_every_way(query: Query, rows: Any, drawn=(), chance=Fraction(1)) -> Answers:
-    try:
-        return [(chance, query.exact(rows, Chosen(drawn)))]
-    except More as more:
-        each = chance / len(more.options)
-        ways = [drawn_in_every_way(query, rows, (*drawn, one), each) for one in more.options]
-        return [answer for way in ways for answer in way]
-
-
-def moved(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """How far numbers moved; sparse ones, (2, n), by their cells."""
-    if first.ndim == 1:
-        return np.abs(first - second)
-    whole = [pd.Series(counts, index=cells) for cells, counts in (first, second)]
-    return whole[0].sub(whole[1], fill_value=0).abs().to_numpy()
-
-
-def is_within(bound: Any, first: np.ndarray, second: np.ndarray) -> bool:
-    step = moved(first, second)
-    if isinstance(bound, ClippedSum):
-        most = STEPS.grid * (1 + ALLOWANCE) + CHANGED_BLOCKS * math.sqrt(step.size)
-        return bool(np.linalg.norm(step) <= bound.max_rows * most)
-    if isinstance(bound, Fraction):
-        return bool(step.max() <= bound)
-    own = bound.steps if isinstance(bound, OnGridSensitivity) else bound
-    found = (step > 0).sum(), step.max(initial=0), step.sum(), np.square(step).sum()
-    most = (own.cells, own.step, own.l1, own.l2_squared)
-    return all(a <= b for a, b in zip(found, most, strict=True))
-
-
-def can_be_coupled(first: Answers, second: Answers, within: Callable[..., bool]) -> bool:
-    """Whether two distributions are one of pairs of answers that are all within a bound."""
-    whole = math.lcm(*(chance.denominator for chance, _ in (*first, *second)))
-    places = [
-        np.repeat(np.arange(len(side)), [int(chance * whole) for chance, _ in side])
-        for side in (first, second)
-    ]
-    near = np.array([[within(one, other) for _, other in second] for _, one in first])
-    matched = maximum_bipartite_matching(csr_array(near[np.ix_(*places)]))
-    return bool((matched >= 0).all())
-
-
-def rows_of(codes: np.ndarray) -> TableRows:
-    return TableRows(table_of(codes))
-
-
-@dataclass(frozen=True)
-class Law:
-    """A query, made of a type, and the rows that it reads, made of codes (n, 3)."""
-
-    make: Callable[[type], Query]
-    broken: type
-    rows: Callable[[np.ndarray], Any] = rows_of
-
-    def holds(self, kind: type, neighbours: Neighbours) -> bool:
-        query = self.make(kind)
-        bound = query.sensitivity(neighbours)
-        return all(
-            can_be_coupled(*(answers(query, self.rows(c)) for c in pair), partial(is_within, bound))
-            for pair in neighbouring(neighbours)
-        )
-
-
-def neighbouring(neighbours: Neighbours) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Small tables that differ by one unit, whose rows may stand anywhere; also empty ones."""
-    for seed in SEEDS:
-        rng = np.random.default_rng(seed)
-        own, others = (int(rng.integers(1, neighbours.max_rows + 1)) for _ in range(2))
-        rest = random_rows(rng, int(rng.integers(0, 4)) % (4 - max(own, others) + 1))
-        if seed % 3 == 0:
-            rest[:] = rest[:1]
-        replaced = neighbours.relation is Relation.REPLACE_ONE
-        with_other = inserted(rest, random_rows(rng, others), rng) if replaced else rest
-        yield inserted(rest, random_rows(rng, own), rng), with_other
-
-
-def inserted(rows: np.ndarray, own: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return np.insert(rows, rng.integers(0, len(rows) + 1, len(own)), own, axis=0)
-
-
-def raw_columns(codes: np.ndarray) -> RawColumns:
-    words = np.array([None, "x", "7", "70"], dtype=object)
-    return RawColumns(pd.DataFrame({"c": words[codes[:, 2]]}, dtype="str"), b"k" * 32)
-
-
-def gradient(codes: torch.Tensor) -> dict[str, Outer]:
-    """Gradients of many clips, in a direction of their own."""
-    return {"w": Outer(torch.ones(len(codes), 1), 50.0 * (codes - 1.0))}
-
-
-class Sum:
-    """A further column: the sum of two codes of a row."""
-
-    def of(self, table):
-        own = (table.codes["c0"] + table.codes["c2"]) % FURTHER["c3"].size
-        return Table(FURTHER, {**table.stored, "c3": own})
-
-
-class RunningSum:
-    """A further column of the codes of all rows before."""
-
-    def of(self, table):
-        own = np.cumsum(table.codes["c0"]) % FURTHER["c3"].size
-        return Table(FURTHER, {**table.stored, "c3": own})
-
-
-class OnRunningSum(OnDerived):
-    """A derived row depends on the rows before it."""
-
-    def exact(self, rows, source):
-        return self.query.exact(rows.derived(RunningSum()), source)
-
-
-class Cumulative(PartitionCounts):
-    """Counts of all parts up to each, with the sensitivity of single ones."""
-
-    def exact(self, rows, source):
-        return np.cumsum(super().exact(rows, source))
-
-
-class CumulativeBuckets(BucketCounts):
-    """As :class:`Cumulative`."""
-
-    def exact(self, rows, source):
-        return np.cumsum(super().exact(rows, source))
-
-
-class CellCount(RowCount):
-    """A cell and the row that holds it are counted."""
-
-    def exact(self, rows, source):
-        return super().exact(rows, source) + rows.frame.size
-
-
-class LetterCounts(TextCounts):
-    """Each value is counted once for each of its letters."""
-
-    def exact(self, rows, source):
-        words, cells, counts = rows.texts(self.column, self.attribute)
-        return np.stack([cells, counts * np.array([len(word) for word in words], dtype=np.int64)])
-
-
-class BothOrders(ConjunctionCounts):
-    """Each pair of columns is counted in both orders."""
-
-    def exact(self, rows, source):
-        return np.tile(super().exact(rows, source), 2)
-
-
-class SquaredScores(CandidateScores):
-    """Squares of the differences, as a least-squares fit would score."""
-
-    def exact(self, rows, source):
-        return super().exact(rows, source) ** 2
-
-
-class SquaredConditionalScores(ConditionalScores):
-    """As :class:`SquaredScores`."""
-
-    def exact(self, rows, source):
-        return super().exact(rows, source) ** 2
-
-
-class SquaredPairScores(PairScores):
-    """As :class:`SquaredScores`."""
-
-    def exact(self, rows, source):
-        return super().exact(rows, source) ** 2
-
-
-class SquaredDistances(Distances):
-    """As :class:`SquaredScores`."""
-
-    def exact(self, rows, source):
-        return super().exact(rows, source) ** 2
-
-
-class TrueEntropies(Entropies):
-    """The true number of rows divides."""
-
-    def _entropy(self, counts):
-        return Entropies(self.of, max(int(counts.sum()), 1), self.bound)._entropy(counts)
-
-
-class NotClipped(GradientSum):
-    """Gradients are summed as the model gives them."""
-
-    def exact(self, rows, source):
-        codes = torch.as_tensor(rows.part_matrix(self.rows.partitions))
-        taken = codes[self.rows.mechanism.batch(len(codes), source)]
-        whole = self.gradient(taken)["w"].weighted_sum(torch.ones(len(taken), dtype=torch.float64))
-        return self.rows.mechanism.on_grid(whole.numpy().ravel())
-
-
-class AllPairs(ViolatingPairs):
-    """All pairs of rows are counted, of which a row is in as many as there are others."""
-
-    def exact(self, rows, source):
-        each = [violations_per_row(rule, rows.table) for rule in self.constraints]
-        return np.array([own.sum() // rule.arity for rule, own in zip(self.constraints, each)])
-
-
-class OnFirstLines(ViolationMatrix):
-    """Rows take the first lines, in the order of the source."""
-
-    def exact(self, rows, source):
-        table = rows.table.take(np.arange(min(rows.table.rows, self.sample)))
-        found = np.zeros((self.sample, len(self.constraints)), dtype=np.int64)
-        for at, rule in enumerate(self.constraints):
-            found[: table.rows, at] = violations_per_row(rule, table)
-        return found.ravel()
-
-
-LAWS: dict[type, Law] = {
-    PartitionCounts: Law(lambda kind: kind(tuple(CELLS[:2])), Cumulative),
-    OnDerived: Law(
-        lambda kind: kind(PartitionCounts((CELLS[1], declared_cells(FURTHER["c3"]))), Sum()),
-        OnRunningSum,
-    ),
-    ConjunctionCounts: Law(
-        lambda kind: kind(tuple(CELLS), DummyCoding((3, 2, 4), (False, True, False))), BothOrders
-    ),
-    CandidateScores: Law(
-        lambda kind: kind(
-            (
-                Candidate(tuple(CELLS[:2]), np.full((3, 2), 0.7), 1.5),
-                Candidate((CELLS[2],), np.full(4, 1.3), 0.0),
-            )
-        ),
-        SquaredScores,
-    ),
-    ConditionalScores: Law(
-        lambda kind: kind(
-            (
-                Candidate(tuple(CELLS[:2]), np.array([[0.7, 0.1], [0.0, 1.2], [3.0, 0.4]]), 1.5),
-                Candidate(tuple(CELLS[1:]), np.full((2, 4), 1.3), 0.0),
-            ),
-            (1, 1),
-        ),
-        SquaredConditionalScores,
-    ),
-    PairScores: Law(
-        lambda kind: kind(
-            tuple(CELLS),
-            np.full((9, 9), 0.7),
-            np.full((3, 3), 1.5),
-            np.triu(np.full((3, 3), True), 1),
-        ),
-        SquaredPairScores,
-    ),
-    Distances: Law(
-        lambda kind: kind((ExpectedTable(tuple(CELLS[:2]), np.full(6, 0.7)),)), SquaredDistances
-    ),
-    Entropies: Law(
-        lambda kind: kind(((CELLS[0],), (CELLS[0], CELLS[2])), 40, entropy_bound(40)), TrueEntropies
-    ),
-    RowCount: Law(lambda kind: kind(), CellCount, raw_columns),
-    BucketCounts: Law(
-        lambda kind: kind(Line("c", Integer(type="integer", min=0, max=0))),
-        CumulativeBuckets,
-        raw_columns,
-    ),
-    TextCounts: Law(
-        lambda kind: kind("c", Categorical(type="categorical", values=["none"])),
-        LetterCounts,
-        raw_columns,
-    ),
-    GradientSum: Law(
-        lambda kind: kind(
-            SampledRows(tuple(CELLS), STEPS, 2.0), gradient, {"w": torch.zeros(1, 3)}
-        ),
-        NotClipped,
-    ),
-    ViolatingPairs: Law(lambda kind: kind((RULE, ALONE)), AllPairs),
-    ViolationMatrix: Law(lambda kind: kind((RULE, ALONE), 3, Fraction(1)), OnFirstLines),
-}
-
 ELSEWHERE = {SeededCandidates: "test_candidate_laws.py"}
 """What a candidate reveals is no distance between answers."""
-
-
-def queries(kind: type = Query) -> Iterator[type]:
-    for own in kind.__subclasses__():
-        # an audit wraps the queries that a method asks
-        if own.__module__.startswith("cloister.") and "audit" not in own.__module__:
-            yield own
-        yield from queries(own)
 
 
 def test_every_query_has_a_law():
@@ -456,7 +92,7 @@ def test_rows_in_blocks_out_of_core_have_the_same_answer_bit_for_bit(kind: type,
 
 @pytest.fixture(scope="module")
 def workers():
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # whose classes workers do not have
+    cloudpickle.register_pickle_by_value(query_laws)  # whose classes workers do not have
     with workers_of("local:2") as workers:
         yield workers
 
