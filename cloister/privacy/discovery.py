@@ -209,7 +209,8 @@ def _parts(
     partitions = sum(len(buckets_of(name, attribute)) for name, attribute in attributes.items())
     categories = sum(isinstance(attribute, types.Categorical) for attribute in attributes.values())
     counts = noise.event(neighbours.partition)
-    parts = {"rows": counts, "bounds": repeat(counts, partitions)}
+    rows = noise.event(raw_columns.RowCount().sensitivity(neighbours))
+    parts = {"rows": rows, "bounds": repeat(counts, partitions)}
     if categories:
         parts["categories"] = repeat(
             SparseHistogram(noise, leak).event(neighbours.partition), categories

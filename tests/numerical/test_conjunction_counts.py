@@ -1,5 +1,6 @@
 """Conjunctions of all pairs: exact counts, and a sensitivity that no neighbour passes."""
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.privacy.events import Relation, Sensitivity
+from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.counts import (
@@ -104,19 +105,24 @@ def test_no_neighbour_moves_counts_beyond_the_sensitivity(relation, most, made, 
         assert all(own <= limit for own, limit in zip(moved, limits, strict=True))
 
 
-def test_one_replaced_row_reaches_the_bound_and_a_smaller_claim_would_be_caught():
-    """Three attributes of three values, two single ones: nine pairs of two counts, one of one."""
-    sizes = [3, 3, 3, 2, 2]
-    codes = np.zeros((5, 4), dtype=np.int64)
-    codes[:, 0] = 1
-    neighbour = codes.copy()
-    neighbour[:3, 0] = 2
-    neighbour[3:, 0] = 1
-    neighbour[:, 0] = [2, 2, 2, 1, 1]
-    first, query = exact(codes, sizes)
-    second, _ = exact(neighbour, sizes)
+@pytest.mark.parametrize(
+    ("single", "several"), [(s, v) for s in range(5) for v in range(3) if s + v > 1]
+)
+def test_the_bound_of_a_replaced_row_is_the_most_that_any_changes(single, several):
+    """And so is that of a row added: all rows, and all pairs of them, are tried."""
+    sizes = [2] * single + [3] * several
+    rows = np.array(list(product(*map(range, sizes))), dtype=np.int64)
+    counts = [exact(row[:, None], sizes)[0] for row in rows]
+    query = query_of(table_of(rows.T, sizes))
     bound = query.sensitivity(Neighbours(Relation.REPLACE_ONE))
-    assert bound == Sensitivity(19, 1, 19, 19)
-    assert change(first, second)[3] == 18
-    one_count_a_pair = Sensitivity(10, 1, 10, 10)
-    assert change(first, second)[3] > one_count_a_pair.l2_squared
+    most = np.max([change(one, other) for one in counts for other in counts], axis=0)
+    assert most.tolist() == [bound.cells, bound.step, bound.l1, bound.l2_squared]
+    unit = query.sensitivity(Neighbours(Relation.REPLACE_ONE, 4))
+    assert (unit.l1, unit.l2_squared) == (4 * bound.l1, 16 * bound.l2_squared)
+    added = query.sensitivity(Neighbours())
+    assert np.max([change(one, 0 * one) for one in counts], axis=0).tolist() == [
+        added.cells,
+        added.step,
+        added.l1,
+        added.l2_squared,
+    ]

@@ -58,7 +58,19 @@ def test_adding_or_replacing_a_row_changes_the_matrix_by_at_most_the_sensitivity
 def test_the_sensitivity_is_that_of_the_paper():
     bound = asked(RULES, 100).sensitivity(Neighbours())
     assert bound.l2_squared == 2 * 100 * 99 + 1
-    assert asked(RULES, 100).sensitivity(Neighbours(max_rows=3)).l2_squared == 9 * bound.l2_squared
+
+
+@pytest.mark.parametrize("rows", [2, 3, 10])
+def test_a_unit_changes_a_line_for_each_of_its_rows_and_the_others_little(rows):
+    """Far less than as many times what one row changes: that would be its square times as much."""
+    one, unit = (asked(RULES, 100).sensitivity(Neighbours(max_rows=m)) for m in (1, rows))
+    assert unit.l2_squared == 2 * (rows * 99**2 + (100 - rows) * rows**2) + rows
+    assert unit.l2_squared < 1.1 * rows * one.l2_squared
+    assert unit.step >= rows  # accountants read from it how many rows a unit has
+
+
+def test_a_unit_of_more_rows_than_lines_changes_each_line_by_no_more_than_there_are_others():
+    assert asked(RULES[:1], 5).sensitivity(Neighbours(max_rows=7)).l2_squared == 5 * 4**2
 
 
 def test_matchings_multiply_the_sensitivity_of_pair_counts():

@@ -7,6 +7,7 @@ Source of the latter, for all pairs at once: Asghar et al., "Differentially Priv
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Array, Booleans, Floats, Integers
-from cloister.privacy.events import Sensitivity
+from cloister.privacy.events import Relation, Sensitivity
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.query import Query, TableRows
@@ -132,10 +133,17 @@ class ConjunctionCounts(Query[TableRows, Sensitivity, Integers]):
 
     Shape (width, width) of ``coding``, zero where both columns are of one attribute.
 
-    Proof: the counts of one pair of attributes are some of those of the partition by both, so a
-    unit changes them as those of a partition, at most; if both are single there is one count, where
-    what a replaced unit takes away meets what its replacement adds, and it changes by ``max_rows``
-    at most. The bounds of all pairs add up.
+    Proof: a row is in at most one cell of each pair of attributes: of one of the S single ones only
+    where it has a one, of two of them only where it has two. So a row more changes at most as many
+    counts as there are pairs, by one. Let a row with a ones in single attributes be replaced by one
+    with b, and let both have i of them. Counts of two single attributes change where one of the
+    rows is in and the other is not, so C(a, 2) + C(b, 2) - 2 C(i, 2) of them at most; those of a
+    single and of one of the V other attributes, V (a + b); of two others, V (V - 1). Since i is at
+    least a + b - S, and C(a, 2) + C(b, 2) for a given a + b is the largest where a is, the sum is
+    the largest for a = S and i = b: its terms with b, V b - C(b, 2), grow up to b = V. All of it is
+    reached by two rows. Of a unit's rows each is replaced by one or by none, which changes no more:
+    together they change counts by at most ``max_rows`` times that in L1 norm, and ``max_rows``
+    times its root in L2 norm.
     """
 
     name: ClassVar[str] = "conjunctions"
@@ -166,17 +174,14 @@ def conjunction_sensitivity(coding: DummyCoding, neighbours: Neighbours) -> Sens
 
     It depends on which attributes are single alone. ValueError if there is no pair.
     """
-    whole, rows = neighbours.partition, neighbours.max_rows
-    several = coding.single.count(False)
+    rows, several = neighbours.max_rows, coding.single.count(False)
     single = sum(width for width, alone in zip(coding.widths, coding.single, strict=True) if alone)
-    lone = single * (single - 1) // 2
-    pairs = (single + several) * (single + several - 1) // 2 - lone
-    return Sensitivity(
-        lone + pairs * whole.cells,
-        rows,
-        lone * rows + pairs * whole.l1,
-        lone * rows**2 + pairs * whole.l2_squared,
-    )
+    lone, changed = math.comb(single, 2), math.comb(single + several, 2)
+    cells = lone + (changed - lone) * neighbours.partition.cells
+    if neighbours.relation is Relation.REPLACE_ONE:
+        both = min(single, several)
+        changed = lone - math.comb(both, 2) + several * (single + both) + several * (several - 1)
+    return Sensitivity(min(cells, changed * rows), rows, changed * rows, changed * rows**2)
 
 
 def count_conjunctions(

@@ -29,9 +29,11 @@ class Entropies(Query[TableRows, OnGridSensitivity, Floats]):
     N = ``rows`` fixed. Adding a row changes one count, from c to c + 1. f is concave with f(0) =
     f(1) = 0, so its increments over 1/N fall from f(1/N) = log2(N) / N to -f(1 - 1/N) > -1 / (N ln
     2), and none is larger than the first in magnitude for N >= 3. This holds for every table, of N
-    rows or not. Numbers are then multiples of bound / 64: rounding keeps a distance of at most 64
-    steps at most 64 steps. A unit of m rows changes each entropy m times as much, a replaced one
-    twice that.
+    rows or not. A row replaced is a row less and a row more, so that an entropy changes by at most
+    f(1/N) + f(1 - 1/N), the entropy of one row among N: as it does where the others are all alike.
+    Numbers are then multiples of bound / 64: rounding keeps a distance below a number of whole
+    steps at most that number. A unit of m rows changes each entropy m times as much; a little less
+    where a set of attributes has fewer cells than m, which is not counted.
 
     Source: Bindschaedler, Shokri, Gunter (VLDB 2017), section 3.3.1; there, the true number of rows
         divides, and the bound (9) is larger.
@@ -55,7 +57,7 @@ class Entropies(Query[TableRows, OnGridSensitivity, Floats]):
                 f"A row of {self.rows:,} may change an entropy by over {self.bound:g} bits; "
                 "use entropy_bound."
             )
-        return entropy_sensitivity(len(self.of), neighbours)
+        return entropy_sensitivity(len(self.of), self.rows, self.bound, neighbours)
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:  # noqa: ARG002
         bits = np.array([self._entropy(counts) for counts in rows.remembered_counts(self.of)])
@@ -74,11 +76,20 @@ class Entropies(Query[TableRows, OnGridSensitivity, Floats]):
         return float(-(positive * np.log2(positive)).sum())
 
 
-def entropy_sensitivity(entropies: int, neighbours: Neighbours) -> OnGridSensitivity:
-    """How far one unit can change this many entropies."""
-    sides = 1 if neighbours.relation is Relation.ADD_REMOVE else 2
-    steps = Sensitivity.box(entropies, GRID_STEPS * sides * neighbours.max_rows)
-    return OnGridSensitivity(steps, neighbours.max_rows)
+def entropy_sensitivity(
+    entropies: int, rows: int, bound: float, neighbours: Neighbours
+) -> OnGridSensitivity:
+    """How far one unit can change this many entropies of ``rows`` rows, in steps of the bound."""
+    steps = GRID_STEPS
+    if neighbours.relation is Relation.REPLACE_ONE:
+        steps = max(steps, math.ceil(GRID_STEPS * _entropy_of_one(max(rows, 2)) / bound))
+    box = Sensitivity.box(entropies, steps * neighbours.max_rows)
+    return OnGridSensitivity(box, neighbours.max_rows)
+
+
+def _entropy_of_one(rows: int) -> float:
+    """The entropy, in bits, of which of so many rows is one that differs from all others."""
+    return math.log2(rows) / rows - (1 - 1 / rows) * math.log2(1 - 1 / rows)
 
 
 def entropy_bound(rows: int) -> float:

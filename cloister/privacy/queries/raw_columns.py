@@ -268,7 +268,11 @@ class RawColumns:
 
 @dataclass(frozen=True)
 class RowCount(Query[RawColumns, Sensitivity, int]):
-    """The number of rows. Proof: a partition with one part."""
+    """The number of rows.
+
+    Proof: a unit of at most m rows, whether it comes, goes or is replaced by another, changes the
+    one number by m at most.
+    """
 
     name: ClassVar[str] = "rows"
 
@@ -276,7 +280,7 @@ class RowCount(Query[RawColumns, Sensitivity, int]):
         return {}
 
     def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
-        return neighbours.partition
+        return Sensitivity.box(1, neighbours.max_rows)
 
     def exact(self, rows: RawColumns, source: NoiseSource) -> Integers:  # noqa: ARG002
         return np.array([len(rows.frame)], dtype=np.int64)

@@ -92,8 +92,10 @@ class ViolationMatrix(Query[TableRows, Sensitivity, Integers]):
     Proof: two neighbouring tables can be coupled so that adding a row fills an empty line or takes
     over another row's line; this needs the lines to be random. That line changes by at most
     sample - 1 for each constraint on pairs and 1 for each on rows; each other line by at most 1 for
-    each constraint on pairs. A unit of m rows changes m times as much. Sampling is not counted as
-    an amplification.
+    each constraint on pairs. A row replaced takes over its own line. A unit of m rows, one after
+    the other, so changes at most m lines by that much, as no row has more than sample - 1
+    violations of a pair or less than none, and the other lines by m at most. Sampling is not
+    counted as an amplification.
 
     Source: Kamino Algorithm 5, lines 3 to 6, and section 5.
     """
@@ -108,12 +110,14 @@ class ViolationMatrix(Query[TableRows, Sensitivity, Integers]):
 
     def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
         pairs = sum(constraint.arity == 2 for constraint in self.constraints)
-        alone, m = len(self.constraints) - pairs, neighbours.max_rows
+        alone, most = len(self.constraints) - pairs, self.sample - 1
+        lines = min(neighbours.max_rows, self.sample)
+        untaken, shift = self.sample - lines, min(neighbours.max_rows, most)
         return Sensitivity(
-            cells=self.sample * len(self.constraints),
-            step=max(self.sample - 1, 1) * m,
-            l1=(2 * pairs * (self.sample - 1) + alone) * m,
-            l2_squared=(pairs * self.sample * (self.sample - 1) + alone) * m * m,
+            cells=self.sample * pairs + lines * alone,
+            step=max(most, neighbours.max_rows),  # from which accountants read a unit's rows
+            l1=pairs * (lines * most + untaken * shift) + alone * lines,
+            l2_squared=pairs * (lines * most**2 + untaken * shift**2) + alone * lines,
         )
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:

@@ -96,9 +96,10 @@ def _stages(
         rows = DiscreteLaplace(parameters.rows_epsilon).event(partition)
         yield Stage("rows", rows, "how many rows the structure is learned from", part)
         noise = GridNoise(DiscreteLaplace(parameters.entropy_epsilon))
-        sensitivity = entropy_sensitivity(1, task.neighbours)
+        bound = paper_entropy_bound(parameters.structure_rows)
+        sensitivity = entropy_sensitivity(1, parameters.structure_rows, bound, task.neighbours)
         times = attributes * (attributes + 1)
-        bits = noise.deviation(sensitivity, paper_entropy_bound(parameters.structure_rows))
+        bits = noise.deviation(sensitivity, bound)
         words = (
             f"{times} entropies of attributes and pairs; noise of {count_of(figure(bits), 'bit')} "
             "each"
