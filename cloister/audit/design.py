@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import combinations, islice, product
 from pathlib import Path
 
-from cloister.audit.tables import KINDS, LEAST_ROWS, PERSON, ROW, TABLES
+from cloister.audit.tables import KINDS, LEAST_ROWS, UNITS_OF
 from cloister.audit.trials import Arena, Attack
 from cloister.errors import InputError, PlanError
 from cloister.models.registry import METHODS, create
@@ -23,10 +23,6 @@ EPSILONS = ("0.5", "1", "4")
 
 _SIZES = ((LEAST_ROWS, None), (1_000, None), (1_000, 1))
 """Rows of the first table, more where a method has no plan for them; and how many are drawn."""
-
-
-_UNITS = {False: (ROW, PERSON), True: (TABLES,)}
-"""Units of methods of one table, and of several."""
 
 
 def design() -> list[Attack]:
@@ -73,7 +69,7 @@ def has_plan(attack: Attack) -> bool:
 
 
 def _choices(method: str, epsilon: str) -> Iterator[Attack]:
-    units = _UNITS[create(method).of_database]
+    units = UNITS_OF[create(method).of_database]
     for relation, unit in product(Relation, units):
         for kind in KINDS[unit]:
             yield Attack(method, unit=unit, relation=relation, epsilon=epsilon, kind=kind)

@@ -1,16 +1,17 @@
 """Attacks on the synthetic rows alone, by somebody who sees a release and rows like those in it.
 
-Rows of one population are divided. Half are the data, in which each of some rare rows, the
-targets, is or is not, by a coin; the other half is held out, and the next release has the halves
-exchanged. A release is made on the real path, and only its rows are attacked, as by
-`cloister.evaluation.attacks`.
+Units of one population are divided: rows, persons, or rows with those that refer to them. Half are
+the data, in which each of some rare units, the targets, is or is not, by a coin; the other half is
+held out, and the next release has the halves exchanged. A release is made on the real path, and
+only its rows are attacked, as by `cloister.evaluation.attacks`. Each unit, of the data and of a
+release, is one row there: `cloister.evaluation.units`.
 
 Scores of a target are compared with its mean over all releases: who attacks can make releases too
 (Carlini et al., arXiv 2112.03570). Coins are independent, so that those of all releases together
 bound epsilon from below.
 
 What an attack shows depends on the tables. So the same attacks are made on the data themselves,
-released as they are, and on fresh rows of the population: what they achieve at most, and without
+released as they are, and on fresh units of the population: what they achieve at most, and without
 any release.
 """
 
@@ -29,15 +30,25 @@ import numpy as np
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.audit.bounds import CONFIDENCE, epsilon_of_guesses
 from cloister.audit.kept import Effort, TrialFile, made_here
-from cloister.audit.tables import Population, drawn_population, population, rarest
+from cloister.audit.tables import (
+    ROW,
+    UNITS_OF,
+    Population,
+    drawn_population,
+    population,
+    rarest,
+)
 from cloister.errors import PlanError
 from cloister.evaluation import attacks as known
+from cloister.evaluation.units import part_of_units, rows_of_units, with_persons
 from cloister.models.protocol import Progress, silent
 from cloister.models.registry import create, over_databases
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
+from cloister.schema.relations import Database
+from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import read_table
 from cloister.tasks.data.session import Session
 from cloister.tasks.data.sources import TablesSource
@@ -48,14 +59,14 @@ from cloister.tasks.requests.plan import plan_of
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import public_context_of, resolve
 
-COPIES, FRESH = "the data as they are", "fresh rows"
+COPIES, FRESH = "the data as they are", "fresh units"
 """What is attacked beside methods: all that the attacks can show, and nothing."""
 
 TARGETS = 40
-"""Rows whose membership a coin decides; half of them are a twentieth of the data."""
+"""Units whose membership a coin decides; half of them are a twentieth of the data."""
 
 _AMONG = 20
-"""Rows of the population for each target, of which the rarest are targets."""
+"""Units of the population for each target, of which the rarest are targets."""
 
 SCORES = {"distance": known.density_ratio, "cells": known.cell_excess}
 """By which membership of targets is guessed."""
@@ -68,7 +79,7 @@ ATTACKS = {
 """What is right of anybody, and how much more often of fitted rows."""
 
 _SIZES = ((400, None), (3_000, 20), (3_000, 5))
-"""Rows of the data, more where a method has no plan for as many; and how many are drawn."""
+"""Units of the data, more where a method has no plan for as many; and how many rows are drawn."""
 
 _GUESSED = (0.05, 0.25, 1.0)
 """Shares of the targets whose membership is guessed, the clearest: each a bound of its own."""
@@ -81,26 +92,33 @@ _WRONG = 0.1
 class RowAttack:
     """What is attacked: a method at a budget, or `COPIES` or `FRESH`; by a ``spec`` if given.
 
-    The data are of so many ``rows``, and as many are drawn, or those ``drawn``.
+    The data are of so many ``units``, each of the kind ``unit`` or the spec's. As many rows as they
+    have are drawn, or those ``drawn``.
     """
 
     method: str
     epsilon: str
     delta: str
     spec: Path | None = None
-    rows: int = _SIZES[0][0]
+    unit: str = ROW
+    units: int = _SIZES[0][0]
     drawn: int | None = None
 
     @classmethod
-    def of(cls, method: str, epsilon: str, delta: str, spec: Path | None) -> RowAttack:
-        """That with as few rows as the method has a plan for.
+    def of(
+        cls, method: str, epsilon: str, delta: str, spec: Path | None, unit: str | None = None
+    ) -> RowAttack:
+        """That with as few units as the method has a plan for: of the first kind that it takes.
 
         Raises:
             PlanError: it has none.
-            InputError: it cannot be used for such rows, or the spec cannot.
+            InputError: it cannot be used for such units, or the spec cannot.
         """
-        attack = cls(method, epsilon, delta, spec and spec.absolute())
-        *first, last = [replace(attack, rows=rows, drawn=drawn) for rows, drawn in _SIZES]
+        if spec:
+            unit = load_spec(spec.absolute()).privacy.unit_name
+        units_of_method = UNITS_OF[create(method).of_database]
+        attack = cls(method, epsilon, delta, spec and spec.absolute(), unit or units_of_method[0])
+        *first, last = [replace(attack, units=units, drawn=drawn) for units, drawn in _SIZES]
         for sized in first:
             try:
                 made_here(Field, sized)
@@ -110,12 +128,19 @@ class RowAttack:
         made_here(Field, last)
         return last
 
+    def controls(self) -> list[RowAttack]:
+        """The same attack on what shows all and nothing."""
+        fewest, _ = _SIZES[0]
+        return [
+            replace(self, method=name, units=fewest, drawn=None) for name in (COPIES, FRESH)
+        ]
+
     def population(self) -> Population:
-        """The data and others: two halves, rows for reference, fresh ones, and the targets'."""
-        count = 4 * self.rows + _AMONG * TARGETS
+        """The data and others: two halves, units for reference, fresh ones, and the targets'."""
+        sizes = self.units, 4 * self.units + _AMONG * TARGETS
         if self.spec:
-            return drawn_population(self.spec, self.rows, count)
-        return population(self.rows, count)
+            return drawn_population(self.spec, *sizes)
+        return population(self.unit, *sizes)
 
 
 class RowTrial(NamedTuple):
@@ -134,7 +159,7 @@ class RowTrial(NamedTuple):
 
 
 class Field:
-    """A population on the disk, and the releases of some of its rows."""
+    """A population on the disk, and the releases of some of its units."""
 
     def __init__(self, attack: RowAttack, folder: Path) -> None:
         """Make the rows, and plan.
@@ -145,37 +170,37 @@ class Field:
         """
         self._attack, self._folder = attack, folder
         self._home = Home.current({"CLOISTER_HOME": str(folder / "home")})
-        spec = attack.population().write(folder / "rows")
         self._request = resolve(
             ReleaseRequest(
-                spec=spec,
-                method="independent" if attack.method in (COPIES, FRESH) else attack.method,
+                spec=attack.population().write(folder / "rows"),
+                method="auto" if attack.method in (COPIES, FRESH) else attack.method,
                 epsilon=attack.epsilon,
                 delta=attack.delta,
                 rows=attack.drawn,
-                data=folder / "data.parquet",
             )
         )
-        self._plan, context = plan_of(self._request), public_context_of(self._request).only
-        self._task = public_context_of(self._request).task
-        rows = read_table(context.spec, context.task.domain, None)[0]
-        among = np.arange(rows.rows) >= 4 * attack.rows
-        ordinary = rows.take(~among)
-        parts = [slice(k * attack.rows, (k + 1) * attack.rows) for k in range(4)]
-        self._halves = [ordinary.take(part) for part in parts[:2]]
-        self._reference, self._fresh = (ordinary.take(part) for part in parts[2:])
-        self._targets = rows.take(among)
-        self._targets = self._targets.take(rarest(self._targets, TARGETS))
+        self._plan, context = plan_of(self._request), public_context_of(self._request)
+        self._task, self._unit = context.task, context.spec.privacy.protected
+        tables = {
+            name: read_table(table.spec, table.task.domain, None)[0]
+            for name, table in context.tables.items()
+        }
+        self._population = self._by_unit(Database(self._task.schema, tables))
+        self._rows = rows_of_units(self._population)
+        numbers = np.arange(self._rows.rows)
+        *parts, among = np.split(numbers, attack.units * np.arange(1, 5))
+        self._halves, self._reference, self._fresh = parts[:2], self._rows.take(parts[2]), parts[3]
+        self._targets = among[rarest(self._rows.take(among), TARGETS)]
 
     def trial(self, number: int) -> RowTrial:
         """The release of a number, attacked; the number decides on halves and coins."""
         started, rng = time.process_time(), np.random.default_rng(number)
         coins = rng.random(TARGETS) < 0.5
-        fitted, apart = self._halves[number % 2], self._halves[1 - number % 2]
-        shown = self._released(self._data(fitted, coins), number)
+        halves = self._halves[number % 2], self._halves[1 - number % 2]
+        shown = self._released(self._members(halves[0], coins), number)
+        targets, (fitted, apart) = self._rows.take(self._targets), map(self._rows.take, halves)
         scores = {
-            name: score(self._targets, shown, self._reference).tolist()
-            for name, score in SCORES.items()
+            name: score(targets, shown, self._reference).tolist() for name, score in SCORES.items()
         }
         ordinary = [known.density_ratio(rows, shown, self._reference) for rows in (fitted, apart)]
         advantages = {name: attack(fitted, apart, shown) for name, attack in ATTACKS.items()}
@@ -184,22 +209,29 @@ class Field:
         area = known.Membership.of(*ordinary).auc
         return RowTrial(number, coins.tolist(), scores, area, rates, seconds)
 
-    def _data(self, half: Table, coins: Booleans) -> Table:
-        """Ordinary rows and the targets that are in; fresh rows in place of others if replaced."""
-        rows = [half, self._targets.take(coins)]
-        if self._task.neighbours.relation is Relation.REPLACE_ONE:
-            rows.append(self._fresh.take(np.flatnonzero(~coins)))
-        return Table.concatenate(rows)
+    def _by_unit(self, database: Database) -> Database:
+        """The tables, with that of persons before them where persons are units."""
+        key = getattr(self._unit, "key", None)
+        return with_persons(database, key, self._unit.max_rows) if key else database
 
-    def _released(self, data: Table, number: int) -> Table:
-        """The rows of a release of the data."""
+    def _members(self, half: Integers, coins: Booleans) -> Integers:
+        """Ordinary units and the targets that are in; fresh ones in place of others if replaced."""
+        members = [half, self._targets[coins]]
+        if self._task.neighbours.relation is Relation.REPLACE_ONE:
+            members.append(self._fresh[np.flatnonzero(~coins)])
+        return np.concatenate(members)
+
+    def _released(self, members: Integers, number: int) -> Table:
+        """The units of a release of some units, a row each."""
         if self._attack.method == COPIES:
-            return data
+            return self._rows.take(members)
         if self._attack.method == FRESH:
-            chosen = np.random.default_rng([number, 1]).integers(0, self._fresh.rows, data.rows)
-            return self._fresh.take(chosen)
-        assert self._request.data is not None
-        write_table(data, self._request.data)
+            rng = np.random.default_rng([number, 1])
+            return self._rows.take(self._fresh[rng.integers(0, len(self._fresh), len(members))])
+        chosen = np.isin(np.arange(self._rows.rows), members)
+        data = part_of_units(self._population, chosen).tables
+        for name in self._task.tables:
+            write_table(data[name], self._folder / "rows" / f"{name}.parquet")
         source = TablesSource.fitting(self._request, self._plan)
         method, journal_folder = self._request.method, self._folder / f"journal-{number}"
         with Session(source) as session:
@@ -210,9 +242,8 @@ class Field:
                 model = synthesizer.train(door, self._task, self._plan)
                 model = synthesizer.weigh(door, self._task, self._plan, model)
         shutil.rmtree(journal_folder)
-        return model.sample(self._request.rows, SamplingSource(number)).tables[
-            self._task.schema.lead
-        ]
+        drawn = model.sample(self._request.rows, SamplingSource(number))
+        return rows_of_units(self._by_unit(drawn))
 
 
 class Mean(NamedTuple):

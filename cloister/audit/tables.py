@@ -36,7 +36,8 @@ from cloister.tasks.requests.resolved import public_context_of, resolve
 ROW, PERSON, TABLES = "row", "person", "tables"
 """Units: a row of the only table, all rows of a person, a row with all that refer to it."""
 
-UNITS = (ROW, PERSON, TABLES)
+UNITS_OF = {False: (ROW, PERSON), True: (TABLES,)}
+"""Those of methods of one table, and of methods of several."""
 
 LEAST_ROWS = 160
 """Rows of the first table, unless a method has no plan for so few: a release takes a tenth of a
@@ -44,6 +45,9 @@ second."""
 
 MAX_ROWS = 3
 """Rows of a person, and rows that refer to one row, at most."""
+
+_KEY = {"type": "text", "pattern": "P{00001..99999}"}
+"""The column that names persons, or rows that others refer to."""
 
 _Cells = Mapping[str, Any]
 
@@ -118,54 +122,32 @@ def _rows(relation: Relation, rows: int, cells: _Cells, count: int) -> Neighbour
 
 
 def _persons(relation: Relation, rows: int, cells: _Cells, count: int) -> Neighbouring:
-    names = np.array([f"P{number:04}" for number in range(1, 1 + rows // 2)])
+    names = np.array([f"P{number:05}" for number in range(1, 1 + rows // 2)])
     rng = np.random.default_rng(2)
     base = _base(rows - MAX_ROWS).assign(person=rng.permutation(np.resize(names, rows - MAX_ROWS)))
-    one = {"person": "P9999"}
+    one = {"person": "P99999"}
     without = [] if relation is Relation.ADD_REMOVE else [{**_USUAL, **one}]
     frames = _added(base, without), _added(base, [{**cells, **one}] * count)
-    persons = {"key": "person", "max_rows": MAX_ROWS, "persons": {"public": len(names) + 1}}
-    spec = _spec("audit", persons, relation, rows)
-    spec |= {"attributes": {"person": _key("P"), **_attributes()}}
+    spec = _person_spec(relation, rows, len(names) + 1)
     return Neighbouring(spec, tuple({"audit": frame} for frame in frames))  # type: ignore[arg-type]
 
 
 def _several(relation: Relation, rows: int, cells: _Cells, count: int) -> Neighbouring:
     rng = np.random.default_rng(3)
     parents, children = _base(rows - 1)[["kind", "day"]], _base(rows)[["grade", "amount"]]
-    names = np.array([f"P{number:04}" for number in range(1, rows)])
+    names = np.array([f"P{number:05}" for number in range(1, rows)])
     parents, children = parents.assign(id=names), children.assign(parent=rng.choice(names, rows))
     frames = []
     for unit in (None if relation is Relation.ADD_REMOVE else _USUAL, cells):
-        ours = [] if unit is None else [{"kind": unit["kind"], "day": unit["day"], "id": "P9999"}]
+        ours = [] if unit is None else [{"kind": unit["kind"], "day": unit["day"], "id": "P99999"}]
         theirs = (
             []
             if unit is None
-            else [{"grade": unit["grade"], "amount": unit["amount"], "parent": "P9999"}]
+            else [{"grade": unit["grade"], "amount": unit["amount"], "parent": "P99999"}]
             * (count if unit is cells else 1)
         )
         frames.append({"parents": _added(parents, ours), "children": _added(children, theirs)})
-    attributes = _attributes()
-    tables = {
-        "parents": {
-            "key": "id",
-            "attributes": {"id": _key("P"), "kind": attributes["kind"], "day": attributes["day"]},
-            "validation": {"on_invalid": "clip"},
-        },
-        "children": {
-            "rows": {"public": rows},
-            "references": {"parent": {"table": "parents", "max_rows": MAX_ROWS}},
-            "attributes": {
-                "parent": _key("P"),
-                "grade": attributes["grade"],
-                "amount": attributes["amount"],
-            },
-            "validation": {"on_invalid": "clip"},
-        },
-    }
-    spec = _spec("audit", {"table": "parents"}, relation, rows) | {"tables": tables}
-    del spec["validation"]
-    return Neighbouring(spec, tuple(frames))  # type: ignore[arg-type]
+    return Neighbouring(_tables_spec(relation, rows, rows), tuple(frames))  # type: ignore[arg-type]
 
 
 def drawn_neighbours(path: Path) -> Neighbouring:
@@ -195,13 +177,14 @@ def content_of(spec: Spec) -> dict[str, Any]:
     return dict(anchored(spec.to_json(), lambda file: str((spec.folder / file).absolute())))
 
 
-def model_of_nothing(path: Path) -> tuple[int, DatabaseModel]:
-    """The number of rows that a spec declares, and a model of an empty table by it.
+def model_of_nothing(path: Path, rows: int | None = None) -> tuple[int, DatabaseModel]:
+    """The number of rows that a spec declares, or those given, and a model of an empty table.
 
     Raises:
         InputError: the spec cannot be used.
+        PlanError: it has not as many keys.
     """
-    request = resolve(ReleaseRequest(spec=path, method="auto"))
+    request = resolve(ReleaseRequest(spec=path, method="auto", rows=rows))
     task, plan = public_context_of(request).task, plan_of(request)
     nothing = {name: Table.completed(d, {}, 0) for name, d in task.schema.tables.items()}
     with tempfile.TemporaryDirectory() as folder, Journal.open(folder, {"run": "audit"}) as journal:
@@ -252,28 +235,58 @@ def _base(rows: int) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Population:
-    """Rows that are independent draws of one distribution, and the content of their spec."""
+    """Units that are independent draws of one distribution, and the content of their spec."""
 
     spec: Mapping[str, Any]
-    frame: pd.DataFrame
-    ending: str = "csv"
+    frames: Mapping[str, pd.DataFrame]
 
     def write(self, folder: Path) -> Path:
-        """The spec beside the file of the rows."""
-        return write_tables(self.spec, {self.spec["name"]: self.frame}, self.ending, folder)
+        """The spec beside the files of the rows."""
+        return write_tables(self.spec, self.frames, "parquet", folder)
+
+    def declaring(self, declared: int, units: int) -> Population:
+        """The same, whose spec declares the size of ``declared`` of its ``units``."""
+        sizes = {name: round(len(f) * declared / units) for name, f in self.frames.items()}
+        content = dict(self.spec)
+        tables, privacy = content.get("tables", {}), dict(content["privacy"])
+        lead = next(name for name in sizes if "rows" not in tables.get(name, {}))
+        privacy["rows"] = {"public": sizes[lead]}
+        if "key" in privacy["unit"]:
+            privacy["unit"] = {**privacy["unit"], "persons": {"public": declared}}
+        if tables:
+            content["tables"] = {
+                name: table | ({"rows": {"public": sizes[name]}} if "rows" in table else {})
+                for name, table in tables.items()
+            }
+        return Population(content | {"privacy": privacy}, self.frames)
 
 
-def population(declared: int, rows: int) -> Population:
-    """So many rows of the tables here, with all columns related, of which a number is declared."""
-    rng = np.random.default_rng(4)
+def population(unit: str, declared: int, units: int) -> Population:
+    """So many units of the tables here, with all columns related, of which a number is declared."""
+    rng, relation = np.random.default_rng(4), Relation.ADD_REMOVE
+    common, names = rng.beta(1, 2, units), np.array([f"P{n:05}" for n in range(1, units + 1)])
+    if unit == ROW:
+        spec = _spec("audit", ROW, relation, declared) | {"attributes": _attributes()}
+        return Population(spec, {"audit": _related(common, rng)})
+    if unit == PERSON:
+        owners = np.repeat(np.arange(units), rng.integers(1, MAX_ROWS + 1, units))
+        rows = _related(common[owners], rng).assign(person=names[owners])
+        spec = _person_spec(relation, declared, declared)
+        return Population(spec, {"audit": rows}).declaring(declared, units)
+    owners = np.repeat(np.arange(units), rng.integers(0, MAX_ROWS + 1, units))
+    parents = _related(common, rng)[["kind", "day"]].assign(id=names)
+    children = _related(common[owners], rng)[["grade", "amount"]].assign(parent=names[owners])
+    spec = _tables_spec(relation, declared, declared)
+    made = Population(spec, {"parents": parents, "children": children})
+    return made.declaring(declared, units)
 
-    def beside(values: Floats) -> Floats:
-        """Other shares, from 0 to 1, that go with given ones."""
-        return np.clip(values + rng.normal(0, 0.15, rows), 0, 1)
 
-    common = rng.beta(1, 2, rows)
-    kinds, grades, amounts, days = (beside(common) for _ in range(4))
-    frame = pd.DataFrame(
+def _related(common: Floats, rng: np.random.Generator) -> pd.DataFrame:
+    """Rows (n,) whose values go with shares from 0 to 1."""
+    kinds, grades, amounts, days = (
+        np.clip(common + rng.normal(0, 0.15, len(common)), 0, 1) for _ in range(4)
+    )
+    return pd.DataFrame(
         {
             "kind": np.array([*"abcd"])[(3.99 * kinds).astype(int)],
             "grade": np.array(["low", "mid", "top"])[(2.99 * grades).astype(int)],
@@ -281,27 +294,28 @@ def population(declared: int, rows: int) -> Population:
             "day": (np.datetime64("2000-01-01") + (3_652 * days).astype(int)).astype(str),
         }
     )
-    spec = _spec("audit", ROW, Relation.ADD_REMOVE, declared) | {"attributes": _attributes()}
-    return Population(spec, frame)
 
 
-def drawn_population(path: Path, declared: int, rows: int) -> Population:
+def drawn_population(path: Path, declared: int, units: int) -> Population:
     """The same by a spec of somebody's, whose own rows are not read.
 
     Raises:
-        InputError: the spec cannot be used, or its unit is not a row.
+        InputError: the spec cannot be used, or rows of several tables are units.
+        PlanError: it has not as many keys.
     """
     spec = load_spec(path.absolute())
-    if spec.privacy.protected != ROW:
+    rows, model = model_of_nothing(path, units * getattr(spec.privacy.protected, "max_rows", 1))
+    drawn = model.sample(rows, SamplingSource(1))
+    if drawn.schema.any_row:
         raise InputError(
-            f"{path}: rows alone are attacked where each is a unit of its own; give a spec of one "
-            "table with privacy.unit: row"
+            f"{path}: a row of any table is a unit there, and attacks are on rows of one table with "
+            "those that refer to them; name that table as privacy.unit"
         )
-    model = model_of_nothing(path)[1]
-    drawn = model.sample(rows, SamplingSource(1)).tables[spec.name]
-    content = content_of(spec)
-    content["privacy"] = {**content["privacy"], "rows": {"public": declared}}
-    return Population(content, drawn.frame(), "parquet")
+    frames = {name: table.frame() for name, table in drawn.tables.items()}
+    lead, key = frames[drawn.schema.lead], getattr(spec.privacy.protected, "key", None)
+    return Population(content_of(spec), frames).declaring(
+        declared, lead[key].nunique() if key else len(lead)
+    )
 
 
 def rarest(table: Table, count: int) -> Integers:
@@ -337,5 +351,31 @@ def _attributes() -> dict[str, Any]:
     return {name: {**keys, "provenance": "made for the audit"} for name, keys in listed.items()}
 
 
-def _key(letter: str) -> dict[str, Any]:
-    return {"type": "text", "pattern": f"{letter}{{0001..9999}}"}
+def _person_spec(relation: Relation, rows: int, persons: int) -> dict[str, Any]:
+    unit = {"key": "person", "max_rows": MAX_ROWS, "persons": {"public": persons}}
+    attributes = {"person": {**_KEY}, **_attributes()}
+    return _spec("audit", unit, relation, rows) | {"attributes": attributes}
+
+
+def _tables_spec(relation: Relation, rows: int, children: int) -> dict[str, Any]:
+    attributes = _attributes()
+    tables = {
+        "parents": {
+            "key": "id",
+            "attributes": {"id": {**_KEY}, "kind": attributes["kind"], "day": attributes["day"]},
+            "validation": {"on_invalid": "clip"},
+        },
+        "children": {
+            "rows": {"public": children},
+            "references": {"parent": {"table": "parents", "max_rows": MAX_ROWS}},
+            "attributes": {
+                "parent": {**_KEY},
+                "grade": attributes["grade"],
+                "amount": attributes["amount"],
+            },
+            "validation": {"on_invalid": "clip"},
+        },
+    }
+    spec = _spec("audit", {"table": "parents"}, relation, rows) | {"tables": tables}
+    del spec["validation"]
+    return spec

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -32,37 +33,54 @@ _RELEASES = 100
 """Releases of each method, of 40 targets: their area is then known to 0.02."""
 
 _ROW_HEADINGS = (
-    *("method", "releases", "rows", "drawn", "targets by distance", "targets by cells"),
-    *("epsilon at least", "ordinary rows", "attributes", "nearer", "singled out"),
+    *("method", "unit", "releases", "units", "rows drawn", "targets by distance"),
+    *("targets by cells", "epsilon at least", "ordinary units", "attributes", "nearer"),
+    "singled out",
 )
+
+SpecOption = Annotated[
+    Path | None, typer.Option(help="A spec whose tables are made up; its data is not read.")
+]
+Epsilon = Annotated[str | None, typer.Option(help="Epsilon of each release; 1 if not given.")]
+Delta = Annotated[str | None, typer.Option(help="Delta of each release; 1e-6 if not given.")]
+Minutes = Annotated[
+    float | None, typer.Option(min=0.1, help="Stop after about so long, with fewer releases.")
+]
+Document = Annotated[
+    Path | None, typer.Option(help="A document to write the table into, between its markers.")
+]
+
+
+class MadeUnit(StrEnum):
+    """The unit of tables that an attack makes up."""
+
+    row = "row"
+    person = "person"
+    tables = "tables"
 
 
 def add_audit_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     app.command(epilog=example("cloister audit mixture --spec visits.yaml --trials 2000"))(audit)
-    app.command(epilog=example("cloister attack mixture independent --epsilon 4"))(attack)
+    app.command(
+        "attack",
+        epilog=example(
+            "cloister attack mixture independent --epsilon 4",
+            "cloister attack mixture --unit person --epsilon 4",
+        ),
+    )(attack_methods)
 
 
 def audit(
     method: Annotated[
         str | None, typer.Argument(help="Method of synthesis; without it, attacks on each.")
     ] = None,
-    spec: Annotated[
-        Path | None, typer.Option(help="A spec whose tables are made up; its data is not read.")
-    ] = None,
-    epsilon: Annotated[
-        str | None, typer.Option(help="Epsilon of each release; 1 if not given.")
-    ] = None,
-    delta: Annotated[
-        str | None, typer.Option(help="Delta of each release; 1e-6 if not given.")
-    ] = None,
+    spec: SpecOption = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
     trials: Annotated[int, typer.Option(min=20, help="Releases, half of either table.")] = _TRIALS,
-    minutes: Annotated[
-        float | None, typer.Option(min=0.1, help="Stop after about so long, with fewer releases.")
-    ] = None,
-    markdown: Annotated[
-        Path | None, typer.Option(help="A document to write the table into, between its markers.")
-    ] = None,
+    minutes: Minutes = None,
+    markdown: Document = None,
     as_json: Json = False,
 ) -> None:
     """Attack a method: release two neighbouring tables many times, and tell them apart.
@@ -158,45 +176,49 @@ def _write(document: Path, results: Sequence[Audited], command: str) -> None:
     insert(document, "audit", text + "\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
-def attack(
+def attack_methods(
     methods: Annotated[list[str], typer.Argument(metavar="METHOD...", help="Methods to attack.")],
-    spec: Annotated[
-        Path | None, typer.Option(help="A spec whose rows are made up; its data is not read.")
+    spec: SpecOption = None,
+    unit: Annotated[
+        MadeUnit | None,
+        typer.Option(help="Whom made-up tables are of; a row, or a row with all that refer to it."),
     ] = None,
-    epsilon: Annotated[str, typer.Option(help="Epsilon of each release.")] = "1",
-    delta: Annotated[str, typer.Option(help="Delta of each release.")] = "1e-6",
+    epsilon: Epsilon = None,
+    delta: Delta = None,
     releases: Annotated[int, typer.Option(min=10, help="Releases of each method.")] = _RELEASES,
-    minutes: Annotated[
-        float | None, typer.Option(min=0.1, help="Stop after about so long, with fewer releases.")
-    ] = None,
-    markdown: Annotated[
-        Path | None, typer.Option(help="A document to write the table into, between its markers.")
-    ] = None,
+    minutes: Minutes = None,
+    markdown: Document = None,
     as_json: Json = False,
 ) -> None:
     """Attack synthetic rows alone, as somebody would who sees a release and knows similar rows.
 
-    Tells who was in the data, guesses attributes, looks for rows that follow those of the data, and
-    singles rows out, beside the same on the data themselves and on fresh rows, where there is all
-    and nothing to find. Reported, not judged: that an attack fails proves nothing, and cloister
-    audit, which knows all answers, sees more. The data are made up and nothing is charged. Releases
-    are kept in CLOISTER_HOME/audits: run again, the same command goes on.
+    Tells who was in the data, guesses attributes, looks for units that follow those of the data,
+    and singles them out, beside the same on the data themselves and on fresh units, where there is
+    all and nothing to find. A unit is a row, a person, or a row with all that refer to it; one of
+    several rows is known by their number and the ends of their attributes. Reported, not judged:
+    that an attack fails proves nothing, and cloister audit, which knows all answers, sees more. The
+    data are made up and nothing is charged. Releases are kept in CLOISTER_HOME/audits: run again,
+    the same command goes on.
     """
     from cloister.audit.kept import Effort
-    from cloister.audit.rows import COPIES, FRESH, RowAttack, attack_rows
+    from cloister.audit.rows import RowAttack, attack_rows
     from cloister.benchmarks.pages.markdown import require_markers
+    from cloister.errors import InputError
     from cloister.models.registry import present_name
 
     if markdown:
         require_markers(markdown, "rows")
-    names = [present_name(method) for method in methods]
-    attacks = [RowAttack.of(name, epsilon, delta, spec) for name in names]
-    attacks += [RowAttack(name, epsilon, delta, attacks[0].spec) for name in (COPIES, FRESH)]
+    if spec and unit:
+        raise InputError("the units of a spec are its own; leave out --unit, or --spec")
+    facts = epsilon or "1", delta or "1e-6", spec, unit and unit.value
+    attacks = [RowAttack.of(present_name(method), *facts) for method in methods]
+    attacks += dict.fromkeys(control for attack in attacks for control in attack.controls())
     effort, home = Effort.within(releases, minutes), Home.current()
     results = _watched("attack", lambda advance: attack_rows(attacks, effort, home, advance))
     _show_rows(results, as_json)
     if markdown:
-        command = f"cloister attack {' '.join(methods)} --epsilon {epsilon} --releases {releases}"
+        words = f"{' '.join(methods)} --epsilon {facts[0]} --releases {releases}"
+        command = f"cloister attack {words}{f' --unit {unit.value}' if unit else ''}"
         _write_rows(markdown, results, command)
 
 
@@ -225,8 +247,8 @@ def _figures_of(result: RowsShown) -> list[str]:
         for name, (ours, theirs) in result.rates.items()
     ]
     return [
-        *(attack.method, str(result.releases), f"{attack.rows:,}"),
-        f"{attack.drawn or attack.rows:,}",
+        *(attack.method, attack.unit, str(result.releases), f"{attack.units:,}"),
+        f"{attack.drawn:,}" if attack.drawn else "all",
         *targets,
         f"{result.epsilon:.2f}",
         f"{result.ordinary.value:.3f} ± {result.ordinary.margin:.3f}",
@@ -239,7 +261,7 @@ def _write_rows(document: Path, results: Sequence[RowsShown], command: str) -> N
     from cloister.tasks.home.process import code_version
 
     attack = results[0].attack
-    tables = f" of {attack.spec.name}" if attack.spec else ""
+    tables = f" of {attack.spec.name}" if attack.spec else f", unit {attack.unit}"
     lines = [_ROW_HEADINGS, ["---"] * len(_ROW_HEADINGS), *map(_figures_of, results)]
     text = (
         f"### epsilon {attack.epsilon}{tables}\n\n`{command}`, Cloister {code_version()}, "

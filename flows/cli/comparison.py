@@ -62,7 +62,7 @@ def show(
     show_table(f"States of {names[0]}", ("state", "time", "by", "reason"), steps)
 
 
-def attack(
+def review_attack(
     release: ReleaseId,
     reason: Reason,
     by: By,
@@ -79,9 +79,9 @@ def attack(
     exact figures is a selection on sensitive data, which no epsilon covers. The page is deleted
     with the measures.
     """
-    from cloister.tasks.release.reports import attack_candidate
+    from cloister.tasks.release import reports
 
-    page = attack_candidate(Home.current(), release, held_out, by, reason)
+    page = reports.attack_candidate(Home.current(), release, held_out, by, reason)
     if as_json:
         show_json({"release": release, "page": str(page), "internal": True})
     else:

@@ -11,7 +11,7 @@ import typer
 
 from cloister.errors import InputError
 from cloister.figures import count_of
-from cloister.flows.cli.comparison import attack, show
+from cloister.flows.cli.comparison import review_attack, show
 from cloister.flows.cli.console import say, show_json, show_table
 from cloister.flows.cli.options import By, Json, Reason, ReleaseId, command_group, example
 from cloister.tasks.home.home import Home
@@ -41,7 +41,7 @@ def add_review_commands(app: typer.Typer) -> None:
     review.command(
         "attack",
         epilog=example('cloister review attack r-0123456789 --reason "small villages"'),
-    )(attack)
+    )(review_attack)
     for name, (state, summary) in _MOVES.items():
         text = example(
             f'cloister review {name} r-0123456789 --by "A. Officer" --reason "checked the '

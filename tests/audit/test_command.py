@@ -125,14 +125,44 @@ def test_rows_by_a_spec_are_attacked_and_the_page_gets_them(home, capsys, tmp_pa
     (method, *_) = attacked(capsys, "independent", *words, "--markdown", str(page))
     assert method["attack"]["spec"].endswith("visits.yaml")
     text = page.read_text()
-    assert "### epsilon 1 of visits.yaml" in text and "| fresh rows | 10 |" in text
+    assert "### epsilon 1 of visits.yaml" in text and "| fresh units | row | 10 |" in text
     assert text.startswith("before") and text.endswith("after\n")
 
 
-def test_rows_are_attacked_where_each_is_a_unit(home, capsys, tmp_path):
+def test_units_of_a_spec_are_its_own(home, capsys, tmp_path):
     (tmp_path / "wards.txt").write_text("north\nsouth\neast\n")
-    (tmp_path / "visits.yaml").write_text(SPEC)
-    assert run(["attack", "independent", "--spec", str(tmp_path / "visits.yaml")]) == 2
-    assert "privacy.unit: row" in capsys.readouterr().err
-    assert run(["attack", "relational"]) == 2
+    spec = tmp_path / "visits.yaml"
+    spec.write_text(SPEC)
+    words = ["independent", "--spec", str(spec), "--releases", "10"]
+    assert run(["attack", *words, "--unit", "row"]) == 2
+    assert "leave out --unit" in capsys.readouterr().err
+    assert run(["attack", *words]) == 2
+    assert "names at most 999 persons" in capsys.readouterr().err
+    assert not home.exists()
+    spec.write_text(SPEC.replace("001..999", "00001..99999"))
+    assert [each["attack"]["unit"] for each in attacked(capsys, *words)] == ["key:person"] * 3
+
+
+def test_methods_of_several_tables_are_attacked_beside_controls_of_their_own(home, capsys):
+    words = ["relational-independent", "independent", "--releases", "10"]
+    results = attacked(capsys, *words)
+    units = [(each["attack"]["method"], each["attack"]["unit"]) for each in results]
+    assert units == [
+        ("relational-independent", "tables"),
+        ("independent", "row"),
+        ("the data as they are", "tables"),
+        ("fresh units", "tables"),
+        ("the data as they are", "row"),
+        ("fresh units", "row"),
+    ]
+    found = {pair: each["membership"]["distance"]["auc"] for pair, each in zip(units, results, strict=True)}
+    assert min(found[pair] for pair in units[2:5:2]) > 0.95
+    assert abs(found["fresh units", "tables"] - 0.5) < 0.1
+
+
+def test_a_method_of_one_table_is_refused_for_several(home, capsys):
+    assert run(["attack", "independent", "--unit", "tables"]) == 2
+    assert "'independent' is of one table" in capsys.readouterr().err
+    assert run(["attack", "relational", "--unit", "person"]) == 2
+    assert "'relational' is of several tables" in capsys.readouterr().err
     assert not home.exists()

@@ -1,0 +1,82 @@
+"""Privacy units as rows of one table, so that what knows rows knows persons and several tables.
+
+A unit is a row of the first table with all rows that refer to it, by references that are never
+missing, or through others. Persons are a table of keys, which their rows refer to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from cloister.arrays import Booleans, Integers
+from cloister.schema.columns import Column
+from cloister.schema.domain import Domain, Table
+from cloister.schema.relations import Database, ForeignKey, Schema, degree_column, parent_rows
+
+PERSONS = "persons of rows"
+"""The table of the keys of persons; names of declared tables hold no space."""
+
+
+def with_persons(rows: Database, key: str, most: int) -> Database:
+    """The only table whose rows name persons by ``key``, ``most`` the same, and that of persons."""
+    ((name, table),) = rows.tables.items()
+    domain = Domain((table.domain[key],))
+    link = ForeignKey(name, key, PERSONS, key, most)
+    schema = Schema({PERSONS: domain, name: table.domain}, (link,))
+    return Database(schema, {PERSONS: Table(domain, {key: np.unique(table.codes[key])}), name: table})
+
+
+def rows_of_units(database: Database) -> Table:
+    """A row for each row of the first table: its attributes, and summaries of all of its unit.
+
+    Of the rows of a table that refer to it: how many they are, and the least and the greatest value
+    of each attribute in the declared order, missing where there is none; likewise, as attributes of
+    those rows, of the rows that refer to them. Of a unit of one row that is the row without keys.
+    """
+    columns = list(_described(database, database.schema.lead))
+    domain = Domain(tuple(column for column, _ in columns))
+    return Table(domain, {column.name: codes for column, codes in columns})
+
+
+def part_of_units(database: Database, chosen: Booleans) -> Database:
+    """The rows of some units (n,), by rows of the first table; others belong to none and stay."""
+    schema = database.schema
+    stay = {name: np.ones(table.rows, dtype=bool) for name, table in database.tables.items()}
+    stay[schema.lead] = chosen
+    for name in database.tables:
+        for key in schema.keys_to_units(name):
+            parents = parent_rows(database, key)
+            stay[name] &= (parents >= 0) & stay[key.parent][parents]
+    tables = {name: table.take(stay[name]) for name, table in database.tables.items()}
+    return Database(schema, tables)
+
+
+def _described(database: Database, name: str) -> Iterator[tuple[Column, Integers]]:
+    """The columns of a table's rows (n,), with summaries of those that refer to them."""
+    table = database.tables[name]
+    for attribute in table.domain.modelled:
+        yield table.domain[attribute], table.codes[attribute]
+    for key in database.schema.keys:
+        if key.parent == name and not key.to_itself and not key.optional:
+            yield from _summaries(database, key)
+
+
+def _summaries(database: Database, key: ForeignKey) -> Iterator[tuple[Column, Integers]]:
+    """How many rows refer to each row (n,) of a parent, and the ends of their attributes."""
+    parents, parent_count = parent_rows(database, key), database.tables[key.parent].rows
+    linked = np.flatnonzero(parents >= 0)
+    degrees = np.bincount(parents[linked], minlength=parent_count)
+    prefix = f"{key.table} of {key.column}: "
+    yield replace(degree_column(key), name=f"{prefix}rows"), np.minimum(degrees, key.max_rows)
+    for column, codes in _described(database, key.table):
+        nullable = column.attribute.model_copy(update={"nullable": True})
+        for end, order in (("least", codes[linked]), ("greatest", -codes[linked])):
+            ends = replace(column, name=f"{prefix}{end} {column.name}", attribute=nullable)
+            line = linked[np.lexsort((order, parents[linked]))]
+            owners, first = np.unique(parents[line], return_index=True)
+            summary = np.full(parent_count, ends.null_code)
+            summary[owners] = codes[line[first]]
+            yield ends, summary
