@@ -7,8 +7,8 @@ only its rows are attacked, as by `cloister.evaluation.attacks`. Each unit, of t
 release, is one row there: `cloister.evaluation.units`.
 
 Scores of a target are compared with its mean over all releases: who attacks can make releases too
-(Carlini et al., arXiv 2112.03570). Coins are independent, so that those of all releases together
-bound epsilon from below.
+(Carlini et al., arXiv 2112.03570), and train a classifier on them: `cloister.audit.shadows`. Coins
+are independent, so that those of all releases together bound epsilon from below.
 
 What an attack shows depends on the tables. So the same attacks are made on the data themselves,
 released as they are, and on fresh units of the population: what they achieve at most, and without
@@ -28,19 +28,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cloister.arrays import Booleans, Floats, Integers
+from cloister.audit import shadows
 from cloister.audit.bounds import CONFIDENCE, epsilon_of_guesses
 from cloister.audit.kept import Effort, TrialFile, made_here
-from cloister.audit.tables import (
-    ROW,
-    UNITS_OF,
-    Population,
-    drawn_population,
-    population,
-    rarest,
-)
+from cloister.audit.tables import ROW, UNITS_OF, Population, drawn_population, population, rarest
 from cloister.errors import PlanError
-from cloister.evaluation import attacks as known
-from cloister.evaluation.units import part_of_units, rows_of_units, with_persons
+from cloister.evaluation import attacks, reconstruction, units
 from cloister.models.protocol import Progress, silent
 from cloister.models.registry import create, over_databases
 from cloister.privacy.door.journal import Journal
@@ -68,13 +61,17 @@ TARGETS = 40
 _AMONG = 20
 """Units of the population for each target, of which the rarest are targets."""
 
-SCORES = {"distance": known.density_ratio, "cells": known.cell_excess}
+SCORES = {"distance": attacks.density_ratio, "cells": attacks.cell_excess}
 """By which membership of targets is guessed."""
 
+TRAINED = "trained"
+"""The score of a trained classifier, of the later half of releases."""
+
 ATTACKS = {
-    "attributes": known.infer_attributes,
-    "nearer": known.nearer_to_fitted,
-    "singled out": known.single_out,
+    "attributes": attacks.infer_attributes,
+    "rebuilt": reconstruction.rebuild_attributes,
+    "nearer": attacks.nearer_to_fitted,
+    "singled out": attacks.single_out,
 }
 """What is right of anybody, and how much more often of fitted rows."""
 
@@ -131,9 +128,7 @@ class RowAttack:
     def controls(self) -> list[RowAttack]:
         """The same attack on what shows all and nothing."""
         fewest, _ = _SIZES[0]
-        return [
-            replace(self, method=name, units=fewest, drawn=None) for name in (COPIES, FRESH)
-        ]
+        return [replace(self, method=name, units=fewest, drawn=None) for name in (COPIES, FRESH)]
 
     def population(self) -> Population:
         """The data and others: two halves, units for reference, fresh ones, and the targets'."""
@@ -146,13 +141,15 @@ class RowAttack:
 class RowTrial(NamedTuple):
     """A release: of each target whether it was in the data, and its ``scores``; what else is right.
 
-    ``ordinary`` is the area under the ROC curve of the membership of ordinary rows; ``rates`` how
-    often another attack is right of fitted rows, and of held-out ones.
+    ``features`` are what `cloister.audit.shadows` learns from, a list for each target. ``ordinary``
+    is the area under the ROC curve of the membership of ordinary units; ``rates`` how often another
+    attack is right of fitted ones, and of held-out ones.
     """
 
     number: int
     coins: list[bool]
     scores: dict[str, list[float]]
+    features: list[list[float]]
     ordinary: float
     rates: dict[str, tuple[float, float]]
     seconds: float
@@ -180,13 +177,14 @@ class Field:
             )
         )
         self._plan, context = plan_of(self._request), public_context_of(self._request)
-        self._task, self._unit = context.task, context.spec.privacy.protected
+        self._task, unit = context.task, context.spec.privacy.protected
+        self._key, self._most_rows = getattr(unit, "key", None), getattr(unit, "max_rows", 1)
         tables = {
             name: read_table(table.spec, table.task.domain, None)[0]
             for name, table in context.tables.items()
         }
         self._population = self._by_unit(Database(self._task.schema, tables))
-        self._rows = rows_of_units(self._population)
+        self._rows = units.rows_of_units(self._population)
         numbers = np.arange(self._rows.rows)
         *parts, among = np.split(numbers, attack.units * np.arange(1, 5))
         self._halves, self._reference, self._fresh = parts[:2], self._rows.take(parts[2]), parts[3]
@@ -202,17 +200,19 @@ class Field:
         scores = {
             name: score(targets, shown, self._reference).tolist() for name, score in SCORES.items()
         }
-        ordinary = [known.density_ratio(rows, shown, self._reference) for rows in (fitted, apart)]
+        features = shadows.features_of(targets, shown, self._reference).tolist()
+        ordinary = [attacks.density_ratio(rows, shown, self._reference) for rows in (fitted, apart)]
         advantages = {name: attack(fitted, apart, shown) for name, attack in ATTACKS.items()}
         rates = {name: (each.fitted, each.held_out) for name, each in advantages.items()}
         seconds = time.process_time() - started
-        area = known.Membership.of(*ordinary).auc
-        return RowTrial(number, coins.tolist(), scores, area, rates, seconds)
+        area = attacks.Membership.of(*ordinary).auc
+        return RowTrial(number, coins.tolist(), scores, features, area, rates, seconds)
 
     def _by_unit(self, database: Database) -> Database:
         """The tables, with that of persons before them where persons are units."""
-        key = getattr(self._unit, "key", None)
-        return with_persons(database, key, self._unit.max_rows) if key else database
+        if not self._key:
+            return database
+        return units.with_persons(database, self._key, self._most_rows)
 
     def _members(self, half: Integers, coins: Booleans) -> Integers:
         """Ordinary units and the targets that are in; fresh ones in place of others if replaced."""
@@ -229,7 +229,7 @@ class Field:
             rng = np.random.default_rng([number, 1])
             return self._rows.take(self._fresh[rng.integers(0, len(self._fresh), len(members))])
         chosen = np.isin(np.arange(self._rows.rows), members)
-        data = part_of_units(self._population, chosen).tables
+        data = units.part_of_units(self._population, chosen).tables
         for name in self._task.tables:
             write_table(data[name], self._folder / "rows" / f"{name}.parquet")
         source = TablesSource.fitting(self._request, self._plan)
@@ -243,7 +243,7 @@ class Field:
                 model = synthesizer.weigh(door, self._task, self._plan, model)
         shutil.rmtree(journal_folder)
         drawn = model.sample(self._request.rows, SamplingSource(number))
-        return rows_of_units(self._by_unit(drawn))
+        return units.rows_of_units(self._by_unit(drawn))
 
 
 class Mean(NamedTuple):
@@ -256,7 +256,7 @@ class Mean(NamedTuple):
     def of(cls, figures: Floats) -> Mean:
         """That of the figures (n,) of releases."""
         deviation = float(figures.std(ddof=1)) / len(figures) ** 0.5
-        return cls(float(figures.mean()), known.NORMAL_95 * deviation)
+        return cls(float(figures.mean()), attacks.NORMAL_95 * deviation)
 
 
 @dataclass(frozen=True)
@@ -265,14 +265,14 @@ class RowsShown:
 
     Of the targets, by each score: the ``membership``, and the ``hits``: how often it takes members
     for such where it takes a tenth of the others; ``epsilon`` is what the coins told right need at
-    least. Of ``ordinary`` rows: the area of the membership; by each other attack how often it is
-    right of fitted and of held-out rows, its ``rates``, and by how much more of the first, its
+    least. Of ``ordinary`` units: the area of the membership; by each other attack how often it is
+    right of fitted and of held-out ones, its ``rates``, and by how much more of the first, its
     ``leakage``.
     """
 
     attack: RowAttack
     releases: int
-    membership: dict[str, known.Membership]
+    membership: dict[str, attacks.Membership]
     hits: dict[str, float]
     epsilon: float
     ordinary: Mean
@@ -283,20 +283,15 @@ class RowsShown:
     @classmethod
     def of(cls, attack: RowAttack, trials: Sequence[RowTrial]) -> RowsShown:
         """That of four releases or more."""
-        coins = np.array([trial.coins for trial in trials])
-        halves = np.array([trial.number for trial in trials]) % 2
-        scores = {
-            name: _calibrated(np.array([trial.scores[name] for trial in trials]), halves)
-            for name in SCORES
-        }
-        sides = {name: (score[coins], score[~coins]) for name, score in scores.items()}
+        scores = _scored(trials)
+        sides = {name: (score[coin], score[~coin]) for name, (score, coin) in scores.items()}
         rates = {name: np.array([trial.rates[name] for trial in trials]) for name in ATTACKS}
         return cls(
             attack,
             len(trials),
-            {name: known.Membership.of(*side) for name, side in sides.items()},
+            {name: attacks.Membership.of(*side) for name, side in sides.items()},
             {name: _hits(*side) for name, side in sides.items()},
-            _epsilon(list(scores.values()), coins, float(attack.delta)),
+            _epsilon(list(scores.values()), float(attack.delta)),
             Mean.of(np.array([trial.ordinary for trial in trials])),
             {name: tuple(each.mean(axis=0).tolist()) for name, each in rates.items()},
             {name: Mean.of(each[:, 0] - each[:, 1]) for name, each in rates.items()},
@@ -319,17 +314,24 @@ def _hits(members: Floats, outsiders: Floats) -> float:
     return float((members > np.quantile(outsiders, 1 - _WRONG)).mean())
 
 
-def _calibrated(scores: Floats, halves: Integers) -> Floats:
-    """Scores (releases, targets) less the mean of a target over releases of the same half."""
-    means = {half: scores[halves == half].mean(axis=0) for half in np.unique(halves)}
-    return scores - np.array([means[half] for half in halves])
+def _scored(trials: Sequence[RowTrial]) -> dict[str, tuple[Floats, Booleans]]:
+    """The scores of targets (releases, targets) by name, and whether they were in the data."""
+    coins = np.array([trial.coins for trial in trials])
+    halves = np.array([trial.number for trial in trials]) % 2
+    scored = {
+        name: (shadows.calibrated(np.array([t.scores[name] for t in trials]), halves), coins)
+        for name in SCORES
+    }
+    features = shadows.calibrated(np.array([trial.features for trial in trials]), halves)
+    later = shadows.trained_scores(features, coins)
+    return scored | {TRAINED: (later, coins[-len(later) :])}
 
 
-def _epsilon(scores: Sequence[Floats], coins: Booleans, delta: float) -> float:
+def _epsilon(scored: Sequence[tuple[Floats, Booleans]], delta: float) -> float:
     """The largest bound of the clearest guesses by each score."""
-    chance = (1 - CONFIDENCE) / (len(scores) * len(_GUESSED))
+    chance = (1 - CONFIDENCE) / (len(scored) * len(_GUESSED))
     bounds = []
-    for score in scores:
+    for score, coins in scored:
         order = np.argsort(-np.abs(score), axis=None)
         right = ((score > 0) == coins).ravel()[order]
         for share in _GUESSED:

@@ -308,8 +308,8 @@ def drawn_population(path: Path, declared: int, units: int) -> Population:
     drawn = model.sample(rows, SamplingSource(1))
     if drawn.schema.any_row:
         raise InputError(
-            f"{path}: a row of any table is a unit there, and attacks are on rows of one table with "
-            "those that refer to them; name that table as privacy.unit"
+            f"{path}: a row of any table is a unit there, and attacks are on rows of one table "
+            "with those that refer to them; name that table as privacy.unit"
         )
     frames = {name: table.frame() for name, table in drawn.tables.items()}
     lead, key = frames[drawn.schema.lead], getattr(spec.privacy.protected, "key", None)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
-from cloister.evaluation.marginals import attribute_sets, declared_range, marginal_cells
+from cloister.evaluation.marginals import attribute_sets, cells_of, declared_range, joint_cells
 from cloister.hashing import GOLDEN
 from cloister.schema.domain import Table
 
@@ -222,16 +222,11 @@ def cell_excess(rows: Table, shown: Table, reference: Table) -> Floats:
     traceability from trace amounts (FOCS 2015).
     """
     excess = np.zeros(rows.rows)
-    tables = rows, shown, reference
-    ends = np.cumsum([table.rows for table in tables])[:-1]
-    cells = {name: [_cells(table, name) for table in tables] for name in rows.domain.modelled}
-    for names in attribute_sets(rows.domain.modelled, min(2, len(cells))):
-        joint = np.zeros(ends[-1] + reference.rows, dtype=np.int64)
-        for codes in (np.concatenate(cells[name]) for name in names):
-            joint = joint * (codes.max() + 1) + codes
-        _, numbers = np.unique(joint, return_inverse=True)
-        mine, *theirs = np.split(numbers, ends)
-        shares = [np.bincount(t, minlength=numbers.max() + 1)[mine] / len(t) for t in theirs]
+    names = rows.domain.modelled
+    sets = attribute_sets(names, min(2, len(names)))
+    for mine, *theirs in joint_cells((rows, shown, reference), sets):
+        counts = [np.bincount(cells, minlength=mine.max() + 1)[mine] for cells in theirs]
+        shares = counts[0] / shown.rows, counts[1] / reference.rows
         excess += (shares[0] - shares[1]) / (shares[1] + 1 / reference.rows)
     return excess
 
@@ -247,7 +242,7 @@ def infer_attributes(fitted: Table, held_out: Table, synthetic: Table) -> Advant
     """
     rng = np.random.default_rng(_SEED)
     shown = synthetic.take(rng.permutation(synthetic.rows)[: _most_records(synthetic)])
-    fitted, held_out = _as_many(fitted, held_out, _QUERIES, rng)
+    fitted, held_out = as_many(fitted, held_out, _QUERIES, rng)
     return Advantage.of(_guessed(fitted, shown), _guessed(held_out, shown), paired=False)
 
 
@@ -258,7 +253,7 @@ def nearer_to_fitted(fitted: Table, held_out: Table, synthetic: Table) -> Advant
     """
     rng = np.random.default_rng(_SEED)
     queries = synthetic.take(rng.permutation(synthetic.rows)[:_QUERIES])
-    records = _as_many(fitted, held_out, _most_records(fitted), rng)
+    records = as_many(fitted, held_out, _most_records(fitted), rng)
     ours, theirs = (nearest(queries, table) for table in records)
     nearer = (1 + np.sign(theirs - ours)) / 2
     return Advantage.of(nearer, 1 - nearer, paired=True)
@@ -272,9 +267,9 @@ def single_out(fitted: Table, held_out: Table, synthetic: Table) -> Advantage:
     Source: Giomi et al. (PoPETs 2023), section 6.1.
     """
     rng = np.random.default_rng(_SEED)
-    searched = [synthetic, *_as_many(fitted, held_out, _RECORDS, rng)]
+    searched = [synthetic, *as_many(fitted, held_out, _RECORDS, rng)]
     names = np.array(fitted.domain.modelled)
-    cells = [{name: _cells(table, name) for name in names} for table in searched]
+    cells = [{name: cells_of(table, name) for name in names} for table in searched]
     hits: list[tuple[bool, bool]] = []
     for row in rng.permutation(synthetic.rows)[: 10 * _DESCRIPTIONS]:
         chosen = rng.choice(names, min(_DESCRIBED, len(names)), replace=False)
@@ -290,17 +285,13 @@ def single_out(fitted: Table, held_out: Table, synthetic: Table) -> Advantage:
     return Advantage.of(ours, theirs, paired=True)
 
 
-def _as_many(
+def as_many(
     fitted: Table, held_out: Table, most: int, rng: np.random.Generator
 ) -> tuple[Table, Table]:
     """As many rows of both, chosen at random."""
     count = min(fitted.rows, held_out.rows, most)
     chosen = (table.take(rng.permutation(table.rows)[:count]) for table in (fitted, held_out))
     return next(chosen), next(chosen)
-
-
-def _cells(table: Table, name: str) -> Integers:
-    return marginal_cells(table.domain[name]).index(table.codes[name])
 
 
 def _guessed(rows: Table, shown: Table) -> Floats:
@@ -313,8 +304,8 @@ def _guessed(rows: Table, shown: Table) -> Floats:
         total = np.sum(list(differences.values()), axis=0)
         for name in names:
             closest = (total - differences[name]).argmin(axis=1)
-            guesses = _cells(shown, name)[closest]
-            right[start : start + _CHUNK] += guesses == _cells(chunk, name)
+            guesses = cells_of(shown, name)[closest]
+            right[start : start + _CHUNK] += guesses == cells_of(chunk, name)
     return right / len(names)
 
 

@@ -258,6 +258,23 @@ def marginal_cells(column: Column) -> Partition:
     )
 
 
+def cells_of(table: Table, name: str) -> Integers:
+    """The cell (rows,) of an attribute that each row is in."""
+    return marginal_cells(table.domain[name]).index(table.codes[name])
+
+
+def joint_cells(tables: Sequence[Table], sets: Iterable[Sequence[str]]) -> Iterator[list[Integers]]:
+    """For each set of attributes, the cell of each row of the tables, numbered from 0 for all."""
+    ends = np.cumsum([table.rows for table in tables])
+    names = tables[0].domain.modelled
+    cells = {name: np.concatenate([cells_of(table, name) for table in tables]) for name in names}
+    for attributes in sets:
+        joint = np.zeros(ends[-1], dtype=np.int64)
+        for name in attributes:
+            joint = joint * (cells[name].max() + 1) + cells[name]
+        yield np.split(np.unique(joint, return_inverse=True)[1], ends[:-1])
+
+
 def marginal_records(marginals: Sequence[Marginals]) -> Iterator[dict[str, object]]:
     """One flat record for each measured set."""
     for way in marginals:

@@ -26,7 +26,8 @@ def with_persons(rows: Database, key: str, most: int) -> Database:
     domain = Domain((table.domain[key],))
     link = ForeignKey(name, key, PERSONS, key, most)
     schema = Schema({PERSONS: domain, name: table.domain}, (link,))
-    return Database(schema, {PERSONS: Table(domain, {key: np.unique(table.codes[key])}), name: table})
+    persons = Table(domain, {key: np.unique(table.codes[key])})
+    return Database(schema, {PERSONS: persons, name: table})
 
 
 def rows_of_units(database: Database) -> Table:

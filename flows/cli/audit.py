@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from cloister.errors import InputError
 from cloister.flows.cli.options import Json, example
 from cloister.tasks.home.home import Home
 
@@ -34,8 +35,8 @@ _RELEASES = 100
 
 _ROW_HEADINGS = (
     *("method", "unit", "releases", "units", "rows drawn", "targets by distance"),
-    *("targets by cells", "epsilon at least", "ordinary units", "attributes", "nearer"),
-    "singled out",
+    *("targets by cells", "targets by training", "epsilon at least", "ordinary units"),
+    *("attributes", "rebuilt", "nearer", "singled out"),
 )
 
 SpecOption = Annotated[
@@ -96,7 +97,6 @@ def audit(
     from cloister.audit.design import design
     from cloister.audit.kept import Effort
     from cloister.audit.trials import Attack, alarmed, carry_out
-    from cloister.errors import InputError
     from cloister.models.registry import create, present_name
 
     if method is None:
@@ -203,7 +203,6 @@ def attack_methods(
     from cloister.audit.kept import Effort
     from cloister.audit.rows import RowAttack, attack_rows
     from cloister.benchmarks.pages.markdown import require_markers
-    from cloister.errors import InputError
     from cloister.models.registry import present_name
 
     if markdown:

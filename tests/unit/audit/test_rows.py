@@ -10,7 +10,6 @@ from cloister.audit.bounds import epsilon_of_guesses
 from cloister.audit.rows import COPIES, FRESH, Field, RowAttack, RowsShown
 from cloister.audit.tables import PERSON, ROW, TABLES
 
-
 UNITS = (ROW, PERSON, TABLES)
 
 
@@ -25,6 +24,7 @@ def test_data_released_as_they_are_are_found(unit, tmp_path):
     seen = shown(COPIES, tmp_path, unit)
     assert seen.membership["distance"].low > 0.98
     assert seen.membership["cells"].low > 0.7
+    assert seen.membership["trained"].low > 0.95
     assert seen.epsilon > 3
     assert seen.ordinary.value > 0.9
     assert all(leak.value > 0.3 for leak in seen.leakage.values())
