@@ -68,7 +68,7 @@ def review_attack(
     by: By,
     held_out: Annotated[
         Path | None,
-        typer.Option(help="Real rows of the same population that were not in the data."),
+        typer.Option(help="Real rows of the same population that were not in the data, in a file."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -79,9 +79,9 @@ def review_attack(
     exact figures is a selection on sensitive data, which no epsilon covers. The page is deleted
     with the measures.
     """
-    from cloister.tasks.release import reports
+    from cloister.tasks.release.reports import CandidateAttack
 
-    page = reports.attack_candidate(Home.current(), release, held_out, by, reason)
+    page = CandidateAttack.begin(Home.current(), release, held_out, by, reason).write_page()
     if as_json:
         show_json({"release": release, "page": str(page), "internal": True})
     else:

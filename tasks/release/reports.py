@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from cloister.errors import InputError, VerificationError
 from cloister.evaluation import attacks
+from cloister.figures import count_of
 from cloister.models.storage import load_saved
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, read_certificate
 from cloister.privacy.certificate.page import render
@@ -150,46 +152,89 @@ class Risk(NamedTuple):
     meaning: str
 
 
-def attack_candidate(home: Home, release: str, held_out: Path | None, by: str, reason: str) -> Path:
-    """Attack the rows of a candidate by its data, and write the internal page; its file.
+@dataclass(frozen=True)
+class CandidateAttack:
+    """An attack on a candidate by its data; ``seq`` is the ledger's entry of the look."""
 
-    ``held_out`` is a file of real rows of the same population that were not in the data.
+    home: Home
+    release: str
+    seq: int
+    request: ResolvedRequest
+    held_out: Table | None
+
+    @classmethod
+    def begin(cls, home: Home, release: str, held_out: Path | None, by: str, reason: str) -> Self:
+        """Check all that can be checked without the data, and record the look.
+
+        ``held_out`` is a file of real rows of the same population that were not in the data.
+
+        Raises:
+            InputError: it is no candidate, its spec is not the one that it was made by, or the rows
+                held out cannot be used. Nothing is recorded.
+            NotPermitted: ``by`` may not decide on it. No row of the data is read.
+            StorageError, VerificationError: a file cannot be read, or was altered.
+        """
+        entry = release_of(home, release)
+        folder = home.release(entry.id)
+        recorded_certificate(folder / "public", entry)
+        request = kept_request(folder)
+        if spec_digest(load_spec(request.spec)) != entry.request.spec_digest:
+            raise InputError(
+                f"{request.spec} is not the spec that release {release} was made by; put that one "
+                "back"
+            )
+        apart = _rows_held_out(public_context_of(request), held_out) if held_out else None
+        seq = record_look(open_ledger(home), entry.id, by, reason).seq
+        return cls(home, entry.id, seq, request, apart)
+
+    def write_page(self) -> Path:
+        """Read the data again, attack the candidate, and write the internal page; its file.
+
+        Raises:
+            InputError: the data are not those that it read.
+            StorageError, VerificationError: a file cannot be read or written, or was altered.
+        """
+        entry, folder = release_of(self.home, self.release), self.home.release(self.release)
+        certificate = recorded_certificate(folder / "public", entry)
+        context = public_context_of(self.request)
+        real = _read_again(self.request, entry.id, entry.evidence["data"], self.home)
+        risks = {}
+        for name, task in context.task.tables.items():
+            rows = read_in_blocks(folder / "public" / f"{context.files[name]}.parquet", task)
+            risks[name] = list(risks_of(real.tables[name], rows, self.held_out))
+        page = folder / "internal" / ATTACKS_NAME
+        source = files("cloister.tasks.release").joinpath("attacks.html").read_text("utf-8")
+        facts = {
+            "look": next(look for look in entry.looks if look.seq == self.seq),
+            "risks": risks,
+            "held_out": self.held_out is not None,
+            "caveat": attacks.CAVEAT,
+        }
+        text = render(source, c=certificate, **facts)
+        replace_file(page, lambda part: part.write_text(text, encoding="utf-8"))
+        return page
+
+
+def _rows_held_out(context: PublicContext, file: Path) -> Table:
+    """The rows of a file, which are as declared and enough to attack.
 
     Raises:
-        InputError: it is no candidate, its spec or data are not those that it read, or the rows
-            held out cannot be used.
-        NotPermitted: ``by`` may not decide on it. Nothing is read.
-        StorageError, VerificationError: a file cannot be read or written, or was altered.
+        InputError: they are not; says what to do.
     """
-    entry = release_of(home, release)
-    folder = home.release(entry.id)
-    certificate = recorded_certificate(folder / "public", entry)
-    request = kept_request(folder)
-    if spec_digest(load_spec(request.spec)) != entry.request.spec_digest:
+    table = context.only
+    try:
+        rows = table_of(table, file)
+    except InputError as error:
         raise InputError(
-            f"{request.spec} is not the spec that release {release} was made by; put that one back"
+            f"--held-out {file} cannot be used: {error}. It should have the columns of the data "
+            "that were released; nothing was recorded"
+        ) from None
+    if rows.rows < attacks.FEWEST_ATTACK_ROWS:
+        raise InputError(
+            f"--held-out {file} has {count_of(rows.rows, 'row')} as declared, and attacks need "
+            f"{attacks.FEWEST_ATTACK_ROWS}; give more, or leave it out. Nothing was recorded"
         )
-    context = public_context_of(request)
-    only = context.only if held_out else None
-    seq = record_look(open_ledger(home), entry.id, by, reason).seq
-    real = _read_again(request, entry.id, entry.evidence["data"], home)
-    beside = table_of(only, held_out) if only else None
-    risks = {}
-    for name, task in context.task.tables.items():
-        rows = read_in_blocks(folder / "public" / f"{context.files[name]}.parquet", task)
-        risks[name] = list(risks_of(real.tables[name], rows, beside))
-    page = folder / "internal" / ATTACKS_NAME
-    source = files("cloister.tasks.release").joinpath("attacks.html").read_text(encoding="utf-8")
-    look = next(look for look in release_of(home, release).looks if look.seq == seq)
-    facts = {
-        "look": look,
-        "risks": risks,
-        "held_out": held_out is not None,
-        "caveat": attacks.CAVEAT,
-    }
-    text = render(source, c=certificate, **facts)
-    replace_file(page, lambda part: part.write_text(text, encoding="utf-8"))
-    return page
+    return rows
 
 
 def _read_again(request: ResolvedRequest, release: str, digest: str, home: Home) -> Database:

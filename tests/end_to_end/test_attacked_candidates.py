@@ -74,6 +74,31 @@ def test_rows_held_out_say_what_is_leakage(home, released, cloister, held_out):
     assert "Membership" in text and "leaked:" in text and "No rows were held out" not in text
 
 
+def keep_lines(path: Path, number: int) -> None:
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:number]))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda path: path.unlink(), "cannot be used"),
+        (lambda path: path.write_text("name,club\nA,B\n"), "cannot be used"),
+        (lambda path: keep_lines(path, 1), "has no rows"),
+        (lambda path: keep_lines(path, 6), "has 5 rows as declared, and attacks need 20"),
+    ],
+)
+def test_rows_held_out_that_cannot_be_used_leave_nothing(
+    home, released, capsys, held_out, spoil, said
+):
+    spoil(held_out)
+    before = open_ledger(home).anchor()
+    assert run(["review", "attack", released.id, "--held-out", str(held_out), *WORDS]) == 2
+    error = capsys.readouterr().err
+    assert said in error and str(held_out) in error and "othing was recorded" in error
+    assert open_ledger(home).anchor() == before
+    assert not (home.release(released.id) / "internal" / "attacks.html").exists()
+
+
 def test_other_data_is_no_risk_of_the_release(released, own, capsys):
     """The data was replaced since: the look stays in the ledger, and there is no page."""
     path, kept = released.place.data, released.place.data.read_text()
