@@ -166,6 +166,13 @@ def report(visit: Reading, release: ReleaseId) -> Response:
     return HTMLResponse(text, headers={"Content-Security-Policy": policy})
 
 
+@sheets.get("/releases/{release}/attacks", response_class=HTMLResponse)
+def attacks(visit: Reading, release: ReleaseId) -> Response:
+    """The internal page of attacks on a candidate by its data."""
+    text, policy = visit.sheets.attacks_page(release)
+    return HTMLResponse(text, headers={"Content-Security-Policy": policy})
+
+
 @sheets.get("/releases/{release}/plots/{name:path}")
 def plot(visit: Reading, release: ReleaseId, name: str) -> Response:
     """A plot of the internal evaluation."""

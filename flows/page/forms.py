@@ -1,4 +1,4 @@
-"""Forms of the page: to log in and out, decide on releases, grant, confirm and verify.
+"""Forms of the page: to log in and out, attack and decide on releases, grant, confirm, verify.
 
 A form does what the command of the same name does, on behalf of whoever is logged in; the ledger
 decides whether they may.
@@ -6,6 +6,7 @@ decides whether they may.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Form, HTTPException, Path, Request
@@ -19,6 +20,8 @@ from cloister.privacy.ledger import BudgetGrant
 from cloister.privacy.ledger.governance import allow_run, confirm
 from cloister.tasks.ledger.access import open_ledger, release_of
 from cloister.tasks.ledger.budgets import grant_budget
+from cloister.tasks.release.reports import CandidateAttack
+from cloister.tasks.release.verify import verify_records
 from cloister.tasks.stores.prefect_registration import is_published_on_approval
 
 Deciding = Annotated[visitors.Visit, Depends(visitors.home_visit_of)]
@@ -65,6 +68,17 @@ def leave(request: Request) -> Response:
     response = RedirectResponse("/login", 303)
     response.delete_cookie(visitors.SESSION_COOKIE)
     return response
+
+
+@decisions.post("/releases/{release}/attack")
+def attack(visit: Deciding, release: ReleaseId, reason: Reason) -> Response:
+    """Record a look at a candidate, and begin to attack it by its data; its sheet shows the end."""
+    home, check = visit.sheets.home, visit.sheets.attacks[release_of(visit.sheets.home, release).id]
+    if check.running:
+        raise InputError(f"release {release} is attacked already; its sheet shows the end")
+    begun = CandidateAttack.begin(home, release, None, visit.by, _words(reason))
+    check.begin(visit.by, lambda: ([str(begun.write_page())], []))
+    return _back(visit, f"releases/{release}#attack")
 
 
 @decisions.post("/releases/{release}/{move}")
@@ -115,7 +129,7 @@ def second(visit: Deciding, seq: Annotated[int, Path(ge=1, le=10**12)], reason: 
 @decisions.post("/ledger/verify")
 def verify(visit: Deciding) -> Response:
     """Begin to verify the home; the sheet of the ledger shows the end."""
-    visit.sheets.check.begin(visit.sheets.home, visit.by)
+    visit.sheets.check.begin(visit.by, partial(verify_records, visit.sheets.home, None))
     return _back(visit, "ledger")
 
 

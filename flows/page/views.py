@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -28,10 +29,10 @@ from cloister.privacy.ledger.permissions import missing_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.ledger.budgets import composed_spend, grants_in
+from cloister.tasks.release.kept_files import ATTACKS_NAME
 from cloister.tasks.release.reports import REPORT_NAME
 from cloister.tasks.release.review import compare
 from cloister.tasks.release.trail import entry_words
-from cloister.tasks.release.verify import verify_records
 
 SHEET = 50
 """Releases or entries on one sheet."""
@@ -53,7 +54,7 @@ MOVES = {
 
 @dataclass
 class Check:
-    """The last verification of a home that was begun here: by whom, when, and what it found."""
+    """The last verification, or attack, that was begun here: by whom, when, and what it found."""
 
     by: str = ""
     began: str = ""
@@ -62,20 +63,22 @@ class Check:
     findings: list[str] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
 
-    def begin(self, home: Home, by: str) -> None:
-        """Verify a home in the background, unless that is under way."""
+    def begin(self, by: str, work: Callable[[], tuple[list[str], list[str]]]) -> None:
+        """Do the work in the background, unless that is under way; it gives parts and findings."""
         with self._lock:
             if self.running:
                 return
             self.running, self.by = True, by
             self.began = datetime.now(UTC).isoformat(timespec="seconds")
-        Thread(target=self._run, args=(home,), daemon=True).start()
+        Thread(target=self._run, args=(work,), daemon=True).start()
 
-    def _run(self, home: Home) -> None:
+    def _run(self, work: Callable[[], tuple[list[str], list[str]]]) -> None:
         try:
-            self.checked, self.findings = verify_records(home, None)
+            self.checked, self.findings = work()
         except CloisterError as error:
             self.checked, self.findings = [], [str(error)]
+        except Exception as error:  # noqa: BLE001 - any message may quote the data
+            self.checked, self.findings = [], [f"unforeseen {type(error).__name__}; report this"]
         finally:
             self.running = False
 
@@ -85,6 +88,7 @@ class Sheets:
 
     def __init__(self, name: str, home: Home) -> None:
         self.name, self.home, self.check = name, home, Check()
+        self.attacks: defaultdict[str, Check] = defaultdict(Check)
 
     @cached_property
     def _follower(self) -> Follower:
@@ -166,6 +170,8 @@ class Sheets:
             "certificate": (folder / "public" / PAGE_NAME).is_file(),
             "report": (folder / "internal" / REPORT_NAME).is_file(),
             "plots": self._plot_names(release),
+            "attack": self.attacks[entry.id],
+            "attacked": (folder / "internal" / ATTACKS_NAME).is_file(),
         }
 
     def comparison(self, release: str, against: str) -> dict[str, Any]:
@@ -268,6 +274,14 @@ class Sheets:
             InputError: there is no such release, or it has no report here.
         """
         return self._page(release, "internal", REPORT_NAME)
+
+    def attacks_page(self, release: str) -> tuple[bytes, str]:
+        """The internal page of attacks on a candidate, as :meth:`certificate` has its page.
+
+        Raises:
+            InputError: there is no such release, or it was not attacked.
+        """
+        return self._page(release, "internal", ATTACKS_NAME)
 
     def _page(self, release: str, folder: str, name: str) -> tuple[bytes, str]:
         try:

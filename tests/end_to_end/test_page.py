@@ -207,11 +207,48 @@ def test_verification_names_what_was_altered(officer, home, released):
     plot = next((home.release(released.id) / "public").glob("*.csv"))
     plot.write_bytes(plot.read_bytes() + b"x")
     officer.send("/ledger/verify")
+    assert plot.name in ended(officer, "/ledger")
+
+
+def ended(officer, path: str) -> str:
+    """A sheet, once what it shows is no longer under way."""
     for _ in range(600):
-        if "Under way" not in (sheet := officer.read("/ledger")):
-            break
+        if "Under way" not in (sheet := officer.read(path)):
+            return sheet
         threading.Event().wait(0.1)
-    assert plot.name in sheet
+    raise TimeoutError(path)
+
+
+def test_a_candidate_is_attacked_by_its_data_after_a_look(app, officer, home, people, released):
+    sheet, spent = f"/releases/{released.id}", budgets(home, "clubs")
+    officer.read(f"{sheet}/attacks", 404)
+    auditor = Visitor(app, people.Cai)
+    assert "needs the role" in auditor.send(f"{sheet}/attack", 403, reason="curious")
+    assert release_of(home, released.id).looks == ()
+    officer.send(f"{sheet}/attack", reason="small <clubs>")
+    shown = ended(officer, sheet)
+    (look,) = release_of(home, released.id).looks
+    assert (look.by, look.reason) == (identity(), "small <clubs>")
+    assert f"/homes/home{sheet}/attacks" in shown
+    assert "ttacked" in shown and "small &lt;clubs&gt;" in shown
+    page = officer.client.get(f"/homes/home{sheet}/attacks")
+    assert "Internal: do not share" in page.text and "small &lt;clubs&gt;" in page.text
+    assert "sha256-" in page.headers["content-security-policy"]
+    assert budgets(home, "clubs") == spent
+    officer.send(f"{sheet}/rejected", reason="too near")
+    assert 'id="attack"' not in officer.read(sheet)
+    officer.read(f"{sheet}/attacks", 404)
+
+
+def test_an_attack_that_does_not_end_says_why(officer, home, released):
+    path, kept = released.place.data, released.place.data.read_text()
+    try:
+        path.write_text("".join(kept.splitlines(keepends=True)[:-1]))
+        officer.send(f"/releases/{released.id}/attack", reason="small clubs")
+        assert "the data is not what release" in ended(officer, f"/releases/{released.id}")
+    finally:
+        path.write_text(kept)
+    assert len(release_of(home, released.id).looks) == 1
 
 
 def test_files_are_those_of_releases(officer, home, released):
@@ -297,6 +334,26 @@ def test_in_a_browser_by_keyboard_at_two_widths_and_on_paper(served, home, relea
                 browser.open(f"{served}/homes/home{path}")
                 assert browser.run("document.documentElement.scrollWidth") == width, path
                 assert browser.violations() == [], path
+        browser.open(f"{served}/homes/home{release}")
+        browser.run("document.querySelector('#attack-reason').focus()")
+        browser.type("small clubs")
+        browser.press("Tab")
+        assert browser.run("document.activeElement.textContent") == "Look, and attack"
+        browser.press("Enter")
+        browser.loaded()
+        attacks = f"{served}/homes/home{release}/attacks"
+        for _ in range(600):
+            browser.open(f"{served}/homes/home{release}")
+            if browser.run(f"document.querySelector('a[href$=\"{release}/attacks\"]') !== null"):
+                break
+            threading.Event().wait(0.1)
+        for width in (390, 1280):
+            for sheet in (f"{served}/homes/home{release}", attacks):
+                browser.width(width)
+                browser.open(sheet)
+                assert browser.run("document.documentElement.scrollWidth") == width, sheet
+                assert browser.violations() == [], sheet
+        assert "small clubs" in browser.run("document.body.textContent")
         browser.open(f"{served}/homes/home{release}")
         browser.paper(tmp_path / "sheet.pdf")
         assert (tmp_path / "sheet.pdf").read_bytes().startswith(b"%PDF")
