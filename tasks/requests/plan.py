@@ -42,9 +42,6 @@ _WORKER_BYTES = 600 << 20
 _EXCHANGED_ROW = 16
 """Bytes of the number of a row's person, and of its lot, while rows of persons are put together."""
 
-_READ_CELL = 2.4e-8
-"""Seconds in which a worker reads, checks and codes a cell of Parquet, and hashes it twice."""
-
 _NUMBERS_OF_WORKERS = (1, 10, 100)
 """Workers of which a plan says what each holds and reads: those of one machine, rack, cluster."""
 
@@ -241,9 +238,8 @@ def worker_facts(request: resolved.ResolvedRequest, plan: AnyPlan) -> dict[str, 
     """What each of some numbers of workers holds and reads, if workers are requested."""
     if request.workers is None:
         return {}
-    tasks = resolved.public_context_of(request).task.tables.values()
     codes = _held_bytes(request) / 2**20
-    seconds = _READ_CELL * sum(task.data_rows * len(task.domain.names) for task in tasks)
+    seconds = plan_report.seconds_to_read(resolved.public_context_of(request).task)
     each = "; ".join(
         f"{number:,}: {figure(codes / number)} MiB of rows each, read in about "
         f"{figure(seconds / number)} s from Parquet"

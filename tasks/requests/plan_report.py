@@ -42,6 +42,10 @@ _START_BYTES = 450 << 20
 _CELL = 2.5e-7
 """Seconds for each cell of table and output: read, checked, coded, written, and read again."""
 
+_READ_CELL, _READ_KEY, _READ_REPEATED_KEY = 2.4e-8, 1.1e-6, 4e-7
+"""Seconds in which a worker reads, checks and codes a cell of Parquet, and hashes it twice: of a
+value, of a key as text, and of one that some ten rows have, as of a person or of another table."""
+
 BATCH_CELLS = 1 << 22
 """Cells that are read or written at a time at most."""
 
@@ -90,6 +94,20 @@ def _memory(tasks: list[Task], plan: AnyPlan) -> int:
 def code_bytes(domain: Domain, rows: int) -> int:
     """Bytes of the codes of so many rows in memory."""
     return rows * sum(code_type(column).itemsize for column in domain)
+
+
+def seconds_to_read(database: DatabaseTask) -> float:
+    """Processor seconds in which workers read all rows from Parquet, before they are bounded."""
+    repeated = {(key.table, key.column) for key in database.schema.keys}
+    seconds = 0.0
+    for name, task in database.tables.items():
+        for column in task.domain:
+            of_cell = _READ_CELL
+            if isinstance(column, Serial):
+                shared = (name, column.name) in repeated or column.name in task.person_keys
+                of_cell = _READ_REPEATED_KEY if shared else _READ_KEY
+            seconds += task.data_rows * of_cell
+    return seconds
 
 
 def _training(table: resolved.TableContext) -> float:

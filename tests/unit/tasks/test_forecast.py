@@ -3,17 +3,19 @@
 from fractions import Fraction
 from pathlib import Path
 
+import customers
 import pytest
 import yaml
 
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create
-from cloister.models.task import Budget, Task
+from cloister.models.task import Budget, Task, task_of
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain
+from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.requests.plan import plan_of
-from cloister.tasks.requests.plan_report import forecast_of
+from cloister.tasks.requests.plan_report import forecast_of, seconds_to_read
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import public_context_of, resolve
 
@@ -78,3 +80,11 @@ def test_the_noise_of_many_values_and_the_pairs_of_many_attributes_are_in_a_fore
     # measured with one thread: 3 s and 30 MB more; 5 s more
     assert 1.5 < many.seconds - few.seconds < 6 and many.memory - few.memory > 15e6
     assert wide.seconds - few.seconds > 2.5
+
+
+def test_text_keys_take_longer_to_read_the_more_different_ones_there_are(tmp_path):
+    spec = load_spec(customers.write(tmp_path, 100))
+    rows = {"customers": 100_000, "orders": 1_000_000}
+    seconds = seconds_to_read(task_of(spec, rows))
+    values, own, references = 4 * 1.1e6 * 2.4e-8, 1.1e6 * 1.1e-6, 1e6 * 4e-7
+    assert seconds == pytest.approx(values + own + references)
