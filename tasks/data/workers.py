@@ -235,7 +235,8 @@ def _client_of(address: str, closing: ExitStack) -> Client:
             local_directory=tempfile.gettempdir(),
             security=Security.temporary(),
         )
-        return closing.enter_context(Client(closing.enter_context(cluster)))
+        cluster = closing.enter_context(cluster)
+        return closing.enter_context(Client(cluster, direct_to_workers=True))
     security = Security(require_encryption=True)
     if not all((security.tls_ca_file, security.tls_client_cert, security.tls_client_key)):
         raise InputError(
