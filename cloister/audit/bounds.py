@@ -81,6 +81,12 @@ class Claim:
         deltas = np.max([_deltas(loss, epsilons) for loss in self.losses], axis=0)
         return np.exp(epsilons), deltas
 
+    def least_misses(self, alarms: Floats) -> Floats:
+        """How often a test misses the unit at least that is wrong without it so often, (n,)."""
+        factors, deltas = self._curve
+        hits = (factors[:, None] * alarms + deltas[:, None]).min(axis=0)
+        return np.maximum(1 - hits, 0.0)
+
     def allows(self, hits: float, wrong: float) -> bool:
         """Whether a test may be right so often with the unit, and wrong so often without it."""
         factors, deltas = self._curve
@@ -161,6 +167,46 @@ class Shown:
             unplanned,
             seconds,
         )
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """How often tests miss the unit, at ``alarms`` (n,) without it, in the order of these.
+
+    ``claimed``: no test is better where the claim is true. ``shown``: the best test is as good at
+    least, but for a chance of 5 %.
+    """
+
+    alarms: Floats
+    claimed: Floats
+    shown: Floats
+
+    @classmethod
+    def of(cls, claim: Claim, with_unit: Booleans, totals: Floats) -> TradeOff:
+        """That of trials (n,): which table, and the loss."""
+        tests = list(_tests(claim, totals[~with_unit], totals[with_unit]))
+        alarms = np.linspace(0, 1, _ALARMS)
+        return cls(alarms, claim.least_misses(alarms), _most_misses(tests, alarms))
+
+
+_ALARMS = 101
+"""False alarms at which a trade-off is drawn."""
+
+
+def _most_misses(tests: Sequence[_Counts], alarms: Floats) -> Floats:
+    """Below lines between what tests attain a best test is too: it may choose one by chance."""
+    chance = (1 - CONFIDENCE) / len(tests)
+    points = [(0.0, 1.0), (1.0, 0.0)]
+    for number, test in enumerate(tests):
+        hits, wrong = _rates(test, chance)
+        points.append((wrong, 1 - hits) if number % 2 == 0 else (1 - hits, wrong))
+    lines = [
+        np.interp(alarms, [first[0], second[0]], [first[1], second[1]], left=1.0, right=1.0)
+        for first in points
+        for second in points
+        if first[0] < second[0]
+    ]
+    return np.min(lines, axis=0)
 
 
 def _chance(claim: Claim, area: float, deviation: float) -> float:

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from cloister.audit.bounds import Claim, Shown, alarms
+from cloister.arrays import Booleans, Floats
+from cloister.audit.bounds import Claim, Shown, TradeOff, alarms
 from cloister.audit.doors import EchoJournal, HeardJournal, Losses, WatchedDatabase, Worlds
 from cloister.audit.kept import Effort, TrialFile, made_here
 from cloister.audit.tables import (
@@ -210,11 +211,12 @@ def planned_events(event: Event) -> Counter[Event]:
 
 @dataclass(frozen=True)
 class Audited:
-    """What the trials of an attack show, and what its plan claims, as a mu."""
+    """What the trials of an attack show, and what its plan claims, as a mu and at each error."""
 
     attack: Attack
     claimed: float
     shown: Shown
+    trade_off: TradeOff
 
     @property
     def alarm(self) -> bool:
@@ -276,7 +278,9 @@ def carry_out(
             for done, seconds in file.fill(pool, partial(_run, attack), share):
                 left -= seconds
                 advance(before + min(done, effort.trials), len(attacks) * effort.trials)
-            audited = Audited(attack, claim.mu, shown(claim, file.read()))
+            trials = file.read()
+            curve = TradeOff.of(claim, *_losses_of(trials))
+            audited = Audited(attack, claim.mu, shown(claim, trials), curve)
             write_json(file.path.with_suffix(".json"), audited.to_json())
             yield audited
 
@@ -291,13 +295,17 @@ def shown(claim: Claim, trials: Sequence[Trial]) -> Shown:
     """What trials show."""
     return Shown.of(
         claim,
-        np.array([trial.with_unit for trial in trials]),
-        np.array([trial.loss for trial in trials]),
+        *_losses_of(trials),
         nearer=sum(t.nearness for t in trials) / math.sqrt(max(sum(t.drawn for t in trials), 1)),
         unread=max(trial.unread for trial in trials),
         unplanned=sum(trial.unplanned for trial in trials),
         seconds=sum(trial.seconds for trial in trials),
     )
+
+
+def _losses_of(trials: Sequence[Trial]) -> tuple[Booleans, Floats]:
+    """Which table each is of, and its loss."""
+    return np.array([t.with_unit for t in trials]), np.array([t.loss for t in trials])
 
 
 def _run(attack: Attack, numbers: Sequence[int]) -> list[Trial]:

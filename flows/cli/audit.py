@@ -18,6 +18,7 @@ from cloister.tasks.home.home import Home
 if TYPE_CHECKING:
     from cloister.audit.rows import RowsShown
     from cloister.audit.trials import Audited
+    from cloister.benchmarks.pages.audit_plots import Panel
     from cloister.models.protocol import Progress
 
 _ResultT = TypeVar("_ResultT")
@@ -29,6 +30,15 @@ _HEADINGS = (
     *("method", "unit", "relation", "epsilon", "the unit", "releases"),
     *("mu claimed", "mu shown", "at least", "at least, exactly", "nearer", "chance", "not read"),
 )
+
+_PANELS = 6
+"""Methods whose trade-offs are drawn at most."""
+
+_DRAWN = 40
+"""Releases of an attack whose trade-off is drawn: fewer show no more than a guess."""
+
+_PLOT = "images/audit-trade-offs.png"
+"""Where the trade-offs lie, beside a document."""
 
 _RELEASES = 100
 """Releases of each method, of 40 targets: their area is then known to 0.02."""
@@ -114,7 +124,10 @@ def audit(
     results = _watched("audit", lambda advance: carry_out(attacks, effort, home, advance))
     _show(results, as_json)
     if markdown:
-        _write(markdown, results, f"cloister audit --trials {trials} --markdown {markdown}")
+        named = {"spec": spec, "epsilon": epsilon, "delta": delta, "trials": trials}
+        options = [f"--{name} {value}" for name, value in named.items() if value is not None]
+        words = ["cloister audit", *([method] if method else []), *options]
+        _write(markdown, results, f"{' '.join(words)} --markdown {markdown}")
     if alarmed(results):
         raise typer.Exit(1)
 
@@ -155,6 +168,7 @@ def _row(result: Audited) -> list[Any]:
 
 def _write(document: Path, results: Sequence[Audited], command: str) -> None:
     from cloister.audit.trials import LEVEL, alarmed
+    from cloister.benchmarks.pages.audit_plots import draw_trade_offs
     from cloister.benchmarks.pages.markdown import insert
     from cloister.figures import figure
     from cloister.tasks.home.process import code_version
@@ -173,7 +187,28 @@ def _write(document: Path, results: Sequence[Audited], command: str) -> None:
         f"minutes of one core. {outcome} A wrong alarm, in any of them, has a chance of {LEVEL:g} "
         "at most (Holm).\n\n"
     )
-    insert(document, "audit", text + "\n".join(f"| {' | '.join(line)} |" for line in lines))
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    if panels := [_panel(result) for result in _drawn(results)]:
+        draw_trade_offs(panels, document.parent / _PLOT)
+        table += f"\n\n![trade-offs, claimed and shown]({_PLOT})"
+    insert(document, "audit", text + table)
+
+
+def _drawn(results: Sequence[Audited]) -> list[Audited]:
+    """Of each method the attack that claims the least privacy; those of most releases."""
+    worst: dict[str, Audited] = {}
+    for result in sorted(results, key=lambda result: result.claimed):
+        if result.shown.trials >= _DRAWN:
+            worst[result.attack.method] = result
+    return sorted(worst.values(), key=lambda result: -result.shown.trials)[:_PANELS]
+
+
+def _panel(result: Audited) -> Panel:
+    from cloister.benchmarks.pages.audit_plots import Panel
+
+    curve = result.trade_off
+    title = f"{result.attack.method} ({result.shown.trials})"
+    return Panel(title, curve.alarms, curve.claimed, curve.shown)
 
 
 def attack_methods(

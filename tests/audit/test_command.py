@@ -41,14 +41,18 @@ def audited(capsys, *words: str) -> dict:
     return json.loads(said.out)
 
 
-def test_releases_are_kept_and_gone_on_with_and_nothing_is_charged(home, capsys):
+def test_releases_are_kept_and_gone_on_with_and_nothing_is_charged(home, capsys, tmp_path):
     first = audited(capsys, "independent", "--trials", "20")
     assert first["shown"]["trials"] == 20
     assert first["shown"]["unread"] == first["shown"]["unplanned"] == 0
     kept = list((home / "audits").glob("*.jsonl"))
     lines = [path.read_text().splitlines() for path in kept]
     assert [len(each) for each in lines] == [20]
-    more = audited(capsys, "independent", "--trials", "40")
+    page = tmp_path / "page.md"
+    page.write_text("<!-- generated: audit -->\n<!-- end: audit -->\n")
+    more = audited(capsys, "independent", "--trials", "40", "--markdown", str(page))
+    plot = tmp_path / "images" / "audit-trade-offs.png"
+    assert plot.is_file() and "(images/audit-trade-offs.png)" in page.read_text()
     assert more["claimed"] == first["claimed"]
     assert kept[0].read_text().splitlines()[:20] == lines[0]
     assert len(kept[0].read_text().splitlines()) == 40
