@@ -128,7 +128,7 @@ class Link:
         rows = {name: children.codes[name] for name in self.ratios}
         kinds = {name: PairKinds(self.parts[name].column) for name in self.ratios}
         near = {name: codes[one] for name, codes in rows.items()}
-        anchors = Anchors.of(kinds, self.ratios, near, rows)
+        anchors = Anchors.of(kinds, self.ratios, near, rows, rng)
         return match_in_slices(problem, self.degrees, rng, anchors)
 
     def kinds_of(self, parents: Side) -> Integers:

@@ -12,6 +12,7 @@ from examples import examples
 from films import films
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pupils import alike, pupils
 from shape import release_database
 
 from cloister.constraints import DenialConstraint
@@ -35,13 +36,14 @@ from cloister.models.relational.profiles import (
 from cloister.models.relational.rows import estimate_rows, tasks_of_rows
 from cloister.models.relational.synthesizer import RelationalSynthesizer
 from cloister.models.task import Budget, DatabaseTask, Task
+from cloister.models.transforms.likeness import anchor_ratios
 from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table
-from cloister.schema.partition import PairKinds
+from cloister.schema.partition import EQUAL, NEAR, PairKinds
 from cloister.schema.relations import (
     Database,
     ForeignKey,
@@ -244,6 +246,26 @@ def test_a_saved_model_keeps_how_alike_rows_of_one_parent_are() -> None:
     assert "as alike as noisy counts of pairs say" in " ".join(model.post_processing())
     again = method.restore(task, *model.state()).links[name].ratios
     assert again[cost.name].tolist() == ratios.tolist()
+
+
+def test_two_rows_that_are_like_one_anchor_are_as_alike_as_counted() -> None:
+    """Of four values, each as often: pairs are equal twice as often as by chance."""
+    letters = Categorical(type="categorical", values=[*"abcd"])
+    column = Domain.of({"letter": letters}, Path())["letter"]
+    rows, ratios = {"letter": np.arange(4_000) % 4}, {"letter": np.array([1.0, 2.0, 2 / 3])}
+    kinds = {"letter": PairKinds(column)}
+    found = anchor_ratios(kinds, ratios, rows, np.random.default_rng(1))["letter"]
+    near = found[EQUAL] * np.eye(4) + found[NEAR] * (1 - np.eye(4))
+    of_anchor = near / near.sum(1, keepdims=True)
+    assert np.trace(of_anchor.T @ of_anchor) / 4 == pytest.approx(0.5, abs=0.02)
+    assert np.trace(of_anchor) / 4 > 0.6
+
+
+def test_rows_of_one_parent_are_as_alike_as_those_of_the_data() -> None:
+    trial = release_database(pupils(), 100, "relational-independent", noise=NoiseSource.insecure(1))
+    data, drawn = (alike(own.tables["marks"].frame()) for own in (trial.real, trial.synthetic))
+    assert abs(data["one subject"] - drawn["one subject"]) < 0.06
+    assert drawn["score"] > 0.75 * data["score"]
 
 
 def test_two_rows_of_one_key_are_refused() -> None:

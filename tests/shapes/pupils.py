@@ -1,0 +1,103 @@
+"""Two tables: pupils, and their marks, of which those of one pupil are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from shape import DatabaseShape
+from specs import spec_of_tables
+
+_OF_PUPIL = 0.7
+"""Part of the variance of a mark that is its pupil's."""
+
+_FAVOURITE = 0.6
+"""Share of marks that are in the pupil's subject, beside those that chance on it."""
+
+_MOST = 20
+"""Marks of a pupil at most."""
+
+
+def pupils(number: int = 900, marks: float = 4, seed: int = 1) -> DatabaseShape:
+    """Two marks of a pupil correlate at 0.65; half of them are in one subject, a quarter by chance.
+
+    A mark goes with a score of more digits.
+    """
+    rng = np.random.default_rng(seed)
+    owner = np.repeat(np.arange(number), np.minimum(rng.poisson(marks, number), _MOST))
+    ability = np.sqrt(_OF_PUPIL) * rng.normal(size=number)[owner]
+    ability += np.sqrt(1 - _OF_PUPIL) * rng.normal(size=len(owner))
+    favourite = rng.integers(0, 4, number)[owner]
+    subject = np.where(
+        rng.random(len(owner)) < _FAVOURITE, favourite, rng.integers(0, 4, len(owner))
+    )
+    frames = {
+        "pupils": {
+            "id": _names(np.arange(number)),
+            "sex": rng.choice(["f", "m"], number),
+            "born": 2000 + rng.integers(0, 8, number),
+        },
+        "marks": {
+            "pupil": _names(owner),
+            "mark": np.rint(3.5 + 1.2 * ability).clip(1, 6).astype(int),
+            "subject": np.array(list("ABCD"))[subject],
+            "score": (50 + 15 * ability + rng.normal(0, 5, len(owner))).round(1).clip(0, 100),
+        },
+    }
+    tables = {name: pd.DataFrame(columns) for name, columns in frames.items()}
+    return DatabaseShape(tables, _spec(number, len(owner)))
+
+
+def alike(marks: pd.DataFrame) -> Mapping[str, float]:
+    """How alike two random rows of a pupil are: correlations, and the share in one subject."""
+    two = marks.sample(frac=1, random_state=0).groupby("pupil").head(2)
+    pairs = (
+        two.assign(row=two.groupby("pupil").cumcount()).pivot(index="pupil", columns="row").dropna()
+    )
+    found = {
+        name: float(np.corrcoef(pairs[name].astype(float).to_numpy().T)[0, 1])
+        for name in ("mark", "score")
+    }
+    return found | {"one subject": float((pairs["subject"][0] == pairs["subject"][1]).mean())}
+
+
+def _names(numbers: np.ndarray) -> list[str]:
+    return [f"P{number:05d}" for number in numbers]
+
+
+def _spec(number: int, rows: int) -> dict:
+    key = {"type": "text", "pattern": "P{00000..99999}"}
+    listed = {"type": "categorical", "provenance": "form"}
+    whole = {"type": "integer", "provenance": "form"}
+    return spec_of_tables(
+        "school",
+        "pupils",
+        {
+            "pupils": {
+                "rows": number,
+                "key": "id",
+                "attributes": {
+                    "id": key,
+                    "sex": {**listed, "values": ["f", "m"]},
+                    "born": {**whole, "min": 2000, "max": 2007},
+                },
+            },
+            "marks": {
+                "rows": rows,
+                "references": {"pupil": {"table": "pupils", "max_rows": _MOST}},
+                "attributes": {
+                    "pupil": key,
+                    "mark": {**whole, "min": 1, "max": 6},
+                    "subject": {**listed, "values": list("ABCD")},
+                    "score": {
+                        "type": "float",
+                        "min": 0,
+                        "max": 100,
+                        "decimals": 1,
+                        "provenance": "form",
+                    },
+                },
+            },
+        },
+    )
