@@ -53,6 +53,11 @@ ALONE, EQUAL, NEAR = 0, 1, 2
 _DOUBLINGS = 2
 """Doublings of a distance, in steps of the grid, from one kind of pair to the next."""
 
+_FEW_STEPS = 64
+"""Steps of a grid up to which each doubling of a distance begins another kind of pair: of six marks
+one kind would hold three of five distances, and two of a pupil correlated at half of what they do.
+"""
+
 
 @dataclass(frozen=True, eq=False)
 class Partition:
@@ -351,8 +356,14 @@ class PairKinds:
         """Number of kinds, including that of persons with one row."""
         if isinstance(self.column, Grid):
             farthest = max(self.column.steps - 1, 1)
-            return NEAR + (farthest.bit_length() - 1) // _DOUBLINGS + 2
+            return NEAR + (farthest.bit_length() - 1) // self._doublings + 2
         return NEAR + 1
+
+    @property
+    def _doublings(self) -> int:
+        """Doublings of a distance from one kind to the next."""
+        few = isinstance(self.column, Grid) and self.column.steps <= _FEW_STEPS
+        return 1 if few else _DOUBLINGS
 
     def of(self, first: Integers, second: Integers) -> Integers:
         """Kinds of pairs of fine codes, in the shape that both have together."""
@@ -361,7 +372,7 @@ class PairKinds:
         distance = np.maximum(np.abs(first - second), 1)
         doublings = np.frexp(distance.astype(np.float64))[1] - 1
         plain = (first < self.column.steps) & (second < self.column.steps)
-        apart = np.minimum(NEAR + doublings // _DOUBLINGS, self.size - 2)
+        apart = np.minimum(NEAR + doublings // self._doublings, self.size - 2)
         different = np.where(plain, apart, self.size - 1)
         return np.where(first == second, EQUAL, different)
 
