@@ -18,6 +18,7 @@ from leavers import leavers
 from loans import loans
 from matches import matches
 from products import products
+from pupils import alike, pupils
 from ratings import ratings
 from shape import release_database
 from stays import bounded_stays, several_stays, stays
@@ -446,6 +447,21 @@ def test_correlations_across_both_parents(epsilon, off):
     errors = pd.DataFrame(figures)[["stars with year, off", "stars with drama, off"]]
     print(errors.round(3).to_string())
     assert errors.mean().max() < off
+
+
+@pytest.mark.parametrize(("number", "epsilon"), [(900, 4), (10_000, 2)])
+def test_pupils(number, epsilon):
+    """Rows of one parent are as alike as those of the data."""
+    figures = []
+    for _ in range(RELEASES):
+        trial = release_database(pupils(number), epsilon)
+        data, drawn = (alike(own.tables["marks"].frame()) for own in (trial.real, trial.synthetic))
+        figures.append({f"{name}, of data": value for name, value in data.items()} | drawn)
+    show(f"{number} pupils, epsilon {epsilon}", figures)
+    mean = pd.DataFrame(figures).mean()
+    for name in ("mark", "score"):
+        assert mean[name] > 0.7 * mean[f"{name}, of data"]
+    assert abs(mean["one subject"] - mean["one subject, of data"]) < 0.06
 
 
 def with_films(database) -> tuple[float, float]:
