@@ -3,9 +3,9 @@
 Two rows of each person are compared, and the kinds of their pairs counted with noise: equal, or how
 far apart. Their shares over those of unrelated rows say how much likelier a value is, given another
 row of the same person. The first row of a synthetic person is drawn from the model alone, the
-others with these ratios to the first. Rows of several tables are drawn before they have a parent:
-there each parent gets the values of a row, its anchors, and rows that are like them: so much that
-two rows of one parent are as alike as was counted.
+others like its anchors, which are values that the first is like. Rows of several tables are drawn
+before they have a parent: there each parent gets the values of a row, its anchors, and rows that
+are like them. Rows are so like an anchor that two of them are as alike as was counted.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _NO_SHARE = 1e-6
 """Added to shares of kinds, so that their ratios are finite."""
 
 _BLOCK = 1_024
-"""Distinct values of first rows whose ratios to all levels are computed at a time."""
+"""Distinct values whose ratios to all levels are computed at a time."""
 
 _SEED = 20_261_124
 """Public seed of the unrelated pairs."""
@@ -144,6 +144,13 @@ class Likeness:
         points = np.minimum((heights <= target[:, None]).sum(1), _POINTS - 1)
         return np.asarray(quantiles[np.arange(len(levels)), points])
 
+    def anchors(self, codes: Integers, rng: np.random.Generator) -> Integers:
+        """Anchors (n,) that rows of these codes (n,) may have."""
+        heights = np.cumsum(self.of_levels(codes) * self.bins.mass, axis=1)
+        marks = rng.random(len(codes)) * heights[:, -1]
+        levels = np.minimum((heights <= marks[:, None]).sum(1), self.bins.size - 1)
+        return self.bins.refine(levels, np.asarray(self.choose(levels, codes, rng)))
+
     @cached_property
     def _points(self) -> Integers:
         quantiles = np.tile((np.arange(_POINTS) + 0.5) / _POINTS, self.bins.size)
@@ -152,8 +159,8 @@ class Likeness:
 
 
 @dataclass(frozen=True)
-class LikeFirstRow:
-    """Rows drawn like the first of their person.
+class LikeAnchors:
+    """Rows drawn like the anchors of their person.
 
     Implements :class:`cloister.models.sampling.ancestral.ImportanceWeight`; ``anchors`` are its
     codes (n,) by attribute.
@@ -212,6 +219,19 @@ def anchor_ratios(
             for name, ratio in to_anchor.items()
         }
     return nearest
+
+
+def independent_anchor_ratios(
+    kinds: Mapping[str, PairKinds], ratios: Mapping[str, Floats], bins: Mapping[str, Histogram]
+) -> dict[str, Floats]:
+    """The ratios (kinds,) of :func:`anchor_ratios`, of each attribute by its released histogram."""
+    rng = np.random.default_rng(_SEED)
+    return {
+        name: anchor_ratios(
+            {name: kinds[name]}, {name: values}, {name: _unrelated(bins[name], rng)[0]}, rng
+        )[name]
+        for name, values in ratios.items()
+    }
 
 
 def _shares(kinds: PairKinds, pairs: Integers, weights: Floats | None) -> Floats:

@@ -12,7 +12,7 @@ from cloister.models.core.bins import Histogram
 from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.protocol import ModelState, counts_of
 from cloister.models.transforms.differenced import DifferencedModel
-from cloister.models.transforms.likeness import Likeness, released_ratios
+from cloister.models.transforms.likeness import Likeness, independent_anchor_ratios, released_ratios
 from cloister.models.transforms.person_sampler import PersonsSampler
 from cloister.models.transforms.person_tables import PERSONS, ROWS
 from cloister.models.transforms.persons import PersonSplit
@@ -25,7 +25,7 @@ _DRAWN_FIRST = (
 )
 
 _ALIKE = (
-    "rows of a person are drawn as like its first row as noisy counts of pairs of rows say, each "
+    "rows of a person are drawn as like each other as noisy counts of pairs of rows say, each "
     "attribute for itself"
 )
 
@@ -49,10 +49,11 @@ class PersonsModel(TransformedModel[PersonSplit]):
     def sampler(self) -> PersonsSampler:
         """Persons, then their rows."""
         tasks, rows = self.transformation.tasks, self.models[ROWS]
-        likeness = {
-            name: Likeness(PairKinds(tasks.rows.domain[name]), ratios, rows.histograms[name])
-            for name, ratios in self.transformation.ratios.items()
-        }
+        ratios = self.transformation.ratios
+        kinds = {name: PairKinds(tasks.rows.domain[name]) for name in ratios}
+        bins = {name: rows.histograms[name] for name in ratios}
+        to_anchor = independent_anchor_ratios(kinds, ratios, bins)
+        likeness = {name: Likeness(kinds[name], to_anchor[name], bins[name]) for name in ratios}
         persons = self.models[PERSONS]
         return PersonsSampler(tasks, persons, rows.constraint_sampler, rows.finish, likeness)
 

@@ -25,7 +25,7 @@ from cloister.models.sampling.conditions import GivenSampler
 from cloister.models.sampling.drawing import ANYTHING, Given, Sampler, Where, number_keys
 from cloister.models.sampling.row_by_row import AcceptedRows, Penalty
 from cloister.models.sampling.sampler import ConstraintSampler
-from cloister.models.transforms.likeness import LikeFirstRow, Likeness
+from cloister.models.transforms.likeness import LikeAnchors, Likeness
 from cloister.models.transforms.person_tables import PersonTasks
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import Serial
@@ -289,11 +289,11 @@ class _RowsOfPersons:
         self._accepted.withdraw(table.take(~admitted), batch.reached[~admitted])
         self._kept.append(table.take(admitted))
         self._wanted.append(wanted[admitted])
-        self._remember_first(table.take(admitted), owners[admitted])
+        self._anchor_persons(table.take(admitted), owners[admitted])
         return wanted[admitted]
 
-    def _importance(self, owners: Integers) -> LikeFirstRow | None:
-        """What makes rows like their person's first; None for first rows."""
+    def _importance(self, owners: Integers) -> LikeAnchors | None:
+        """What makes rows like their person's anchors; None for first rows."""
         likeness = self._sampler.likeness
         if not likeness or not self._anchored[owners].all():
             return None
@@ -302,12 +302,16 @@ class _RowsOfPersons:
             for name, ratios in likeness.items()
             if self._given is not self._flat or name not in self._ruled
         }
-        return LikeFirstRow(free, {name: self._anchors[name][owners] for name in free})
+        return LikeAnchors(free, {name: self._anchors[name][owners] for name in free})
 
-    def _remember_first(self, rows: Table, owners: Integers) -> None:
+    def _anchor_persons(self, rows: Table, owners: Integers) -> None:
+        """Give anchors to persons by their first row."""
         fresh = ~self._anchored[owners]
+        if not fresh.any():
+            return
         for name, anchors in self._anchors.items():
-            anchors[owners[fresh]] = rows.codes[name][fresh]
+            likeness = self._sampler.likeness[name]
+            anchors[owners[fresh]] = likeness.anchors(rows.codes[name][fresh], self._rng)
         self._anchored[owners] = True
 
     def _resolve(self, missing: Integers, first: bool) -> Integers:

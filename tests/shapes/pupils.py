@@ -1,4 +1,4 @@
-"""Two tables: pupils, and their marks, of which those of one pupil are alike."""
+"""Pupils and their marks, of which those of one are alike: as two tables, or as one of persons."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from shape import DatabaseShape
-from specs import spec_of_tables
+from shape import DatabaseShape, Shape
+from specs import spec_of, spec_of_tables
 
 _OF_PUPIL = 0.7
 """Part of the variance of a mark that is its pupil's."""
@@ -47,6 +47,15 @@ def pupils(number: int = 900, marks: float = 4, seed: int = 1) -> DatabaseShape:
     }
     tables = {name: pd.DataFrame(columns) for name, columns in frames.items()}
     return DatabaseShape(tables, _spec(number, len(owner)))
+
+
+def marks_of_persons(number: int = 900, most: int = 5) -> Shape:
+    """The marks alone; up to ``most`` of a pupil, who is the privacy unit."""
+    whole = pupils(number)
+    marks = whole.frames["marks"]
+    unit = {"key": "pupil", "max_rows": most, "persons": {"public": number}}
+    attributes = whole.spec["tables"]["marks"]["attributes"]
+    return Shape(marks, spec_of("marks", len(marks), attributes, unit=unit))
 
 
 def alike(marks: pd.DataFrame) -> Mapping[str, float]:

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from shape import door_to
+from pupils import alike, marks_of_persons
+from shape import door_to, release_once
 from shipped import shipped
 
 import cloister.models.transforms.person_sampler
@@ -194,6 +195,16 @@ def test_what_cannot_hold_is_refused_with_the_plan(rule, said):
 def test_a_pattern_that_names_too_few_persons_is_refused_with_the_plan():
     with pytest.raises(PlanError, match="'person' names at most 999 persons of at most 6 rows"):
         split_task(task_with(rows=999 * 6 + 1))
+
+
+def test_rows_of_a_person_are_as_alike_as_those_of_the_data():
+    """Any two of them, not only the first drawn and another."""
+    trial = release_once(
+        marks_of_persons(), 100, method="independent", noise=NoiseSource.insecure(1)
+    )
+    data, drawn = (alike(table.frame()) for table in (trial.real, trial.synthetic))
+    assert abs(data["one subject"] - drawn["one subject"]) < 0.06
+    assert drawn["mark"] > 0.8 * data["mark"]
 
 
 def test_a_key_within_a_person_bounds_its_rows():
