@@ -30,13 +30,13 @@ demo: $(READY)  ## the main job on the built-in demo data, end to end
 	$(BIN)/cloister demo
 
 # one process a core; a file's tests share what is costly to make, files that release one process
-test: $(READY)  ## the default suite, under 10 minutes on 2 cores
+test: $(READY)  ## the default suite, 19 minutes on 2 cores
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-slow: $(READY)  ## statistical, fault and full-size suites
 	$(BIN)/python -m pytest -m slow
 
-audit: $(READY)  ## attacks on every method, and twins that they must catch, under an hour on 2 cores
+audit: $(READY)  ## attacks on every method, and twins that they must catch, an hour on 2 cores
 	failed=0; \
 	AUDIT_PAGE=docs/audit.md $(BIN)/python -m pytest -m audit tests/audit || failed=1; \
 	$(BIN)/cloister audit --minutes 35 --markdown docs/audit.md || failed=1; \
