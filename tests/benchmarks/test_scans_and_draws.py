@@ -16,6 +16,7 @@ import cloudpickle
 import coded_census
 import numpy as np
 import psutil
+import pyarrow.parquet as pq
 import pytest
 from shape import release_rows
 
@@ -121,3 +122,4 @@ def test_rows_drawn_to_a_file(model, tmp_path, workers: int) -> None:
             sample_to(
                 model.sampler, SampleRequest("model", DRAWN, 1), tmp_path / "rows.parquet", mapper
             )
+    assert pq.read_metadata(tmp_path / "rows.parquet").num_rows == DRAWN

@@ -88,6 +88,9 @@ def test_steps_of_training(monkeypatch, batch: int, workers: int) -> None:
             query.exact(rows, source)
             walls.append(time.perf_counter() - started)
         took = (seconds() - begin) / STEPS
+        by_workers = query.exact(rows, NoiseSource.insecure(2))
+    here = query.exact(TableRows(table_of(None)), NoiseSource.insecure(2))
+    assert np.array_equal(by_workers, here)
     print(
         f"\n{batch:,} rows, {workers} workers, {torch.get_num_threads()} threads here: "
         f"{median(walls):.3f} s a step, {took:.3f} processor seconds"
