@@ -81,6 +81,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     return ByRoom(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Collect benchmarks where they are asked for alone: they load what no test needs."""
+    benchmarks = collection_path.name == "benchmarks" and "tests" in collection_path.parts
+    asked = config.option.markexpr.replace("not benchmark", "")
+    return True if benchmarks and "benchmark" not in asked else None
+
+
 def pytest_collection_finish() -> None:
     """Collect garbage as seldom as commands do; what was imported stays."""
     gc.freeze()

@@ -15,28 +15,37 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.special import expit, logit
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import cross_val_predict
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from cloister.audit import trials
 from cloister.audit.bounds import ranks
 from cloister.audit.trials import Arena, Attack
-from cloister.benchmarks.pages.markdown import insert
 from cloister.models.storage import save_model
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.tasks.data.tables import write_csv, write_table
 from cloister.tasks.home.process import code_version
 from cloister.tasks.requests.resolved import public_context_of
 
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global insert
+    from cloister.benchmarks.pages.markdown import insert
+
+
 PAIRS = 100
 MOST = 0.55
-CLASSIFIERS = {
-    "logistic": make_pipeline(StandardScaler(), LogisticRegression()),
-    "forest": RandomForestClassifier(min_samples_leaf=5, random_state=0),
-}
+CLASSIFIERS = ("logistic", "forest")
+
+
+def classifier_of(name):
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if name == "forest":
+        return RandomForestClassifier(min_samples_leaf=5, random_state=0)
+    return make_pipeline(StandardScaler(), LogisticRegression())
 
 
 class Weighed(Arena):
@@ -71,8 +80,10 @@ class Weighed(Arena):
 
 def told_apart(classifier, sizes, with_unit) -> tuple[float, float]:
     """The area under the ROC curve on releases not learnt from, and its lower bound at 95 %."""
+    from sklearn.model_selection import cross_val_predict
+
     scores = cross_val_predict(
-        CLASSIFIERS[classifier], sizes, with_unit, cv=10, method="predict_proba"
+        classifier_of(classifier), sizes, with_unit, cv=10, method="predict_proba"
     )
     area, deviation = ranks(scores[~with_unit, 1], scores[with_unit, 1])
     return area, float(expit(logit(area) - 1.645 * deviation))

@@ -20,9 +20,15 @@ from cloister.audit.bounds import mu_of, ranks
 from cloister.audit.likelihood import log_likelihood
 from cloister.audit.tables import KINDS, PERSON, ROW
 from cloister.audit.trials import Arena, Attack
-from cloister.benchmarks.pages.markdown import insert
 from cloister.privacy.events import Relation
 from cloister.tasks.home.process import code_version
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global insert
+    from cloister.benchmarks.pages.markdown import insert
+
 
 RELEASES = 4
 DRAWS = 30_000

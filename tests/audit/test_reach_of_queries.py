@@ -16,7 +16,6 @@ import pytest
 from query_laws import LAWS, UNITS
 from query_reach import Effort, Shares, reach
 
-from cloister.benchmarks.pages.markdown import insert
 from cloister.privacy.events import Relation, Sensitivity
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.queries.counts import ConjunctionCounts
@@ -60,6 +59,8 @@ def lines():
     print("\n" + "\n".join(rows))
     if page := os.environ.get("AUDIT_PAGE"):
         made = f"`make audit`, Cloister {code_version()}, {dt.datetime.now(dt.UTC).date()}.\n\n"
+        from cloister.benchmarks.pages.markdown import insert
+
         insert(Path(page), "queries", made + "\n".join(rows))
 
 

@@ -17,9 +17,15 @@ import pytest
 from twins import TWINS
 
 from cloister.audit.trials import Arena, Attack, shown
-from cloister.benchmarks.pages.audit_plots import draw_power
-from cloister.benchmarks.pages.markdown import insert_sections
 from cloister.tasks.home.process import code_version
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global draw_power, insert_sections
+    from cloister.benchmarks.pages.audit_plots import draw_power
+    from cloister.benchmarks.pages.markdown import insert_sections
+
 
 pytestmark = pytest.mark.audit
 

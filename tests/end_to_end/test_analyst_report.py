@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bases import declaring
 from browser import Browser, require_browser
 
 from cloister.flows.cli.app import run
@@ -15,8 +14,16 @@ from cloister.privacy.certificate.manifest import verify_folder
 from cloister.tasks.release.analyst_columns import ColumnFacts, Group
 from cloister.tasks.release.analyst_facts import KnownLoss, Pair, TableFacts
 from cloister.tasks.release.analyst_page import ReleaseFacts, analyst_page
-from cloister.tasks.release.certify import certify
 from cloister.tasks.release.reports import released_facts
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global certify, declaring
+    from bases import declaring
+
+    from cloister.tasks.release.certify import certify
+
 
 OLD = Path(__file__).parents[1] / "compatibility" / "home-0.2" / "home"
 

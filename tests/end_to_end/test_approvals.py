@@ -8,19 +8,25 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
-from securesystemslib.dsse import Envelope as StockEnvelope
-from securesystemslib.exceptions import VerificationError as StockRefusal
-from securesystemslib.signer import SSlibKey
 
 from cloister.errors import NotPermitted
 from cloister.flows.cli.app import main
-from cloister.flows.review import move_release
 from cloister.privacy.certificate.manifest import APPROVAL_NAME, TRUST_NAME
 from cloister.privacy.signing import FileSigner, PublicKey
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.identity import identity
 from cloister.tasks.ledger.keys import house_signer
 from cloister.tasks.release.verify import verify_records
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global SSlibKey, StockEnvelope, StockRefusal, move_release
+    from securesystemslib.dsse import Envelope as StockEnvelope
+    from securesystemslib.exceptions import VerificationError as StockRefusal
+    from securesystemslib.signer import SSlibKey
+
+    from cloister.flows.review import move_release
 
 
 @pytest.fixture

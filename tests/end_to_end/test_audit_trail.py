@@ -12,13 +12,19 @@ from types import SimpleNamespace
 import pytest
 
 from cloister.flows.cli.app import run
-from cloister.flows.review import move_release
 from cloister.privacy.certificate.manifest import Lineage, read_manifest, write_manifest
 from cloister.privacy.ledger.entries import Entry, read_chain, signed_body
 from cloister.privacy.signing import FileSigner
 from cloister.tasks.home.files import digest_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.keys import house_signer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global move_release
+    from cloister.flows.review import move_release
+
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit-trail.md"
 COMMANDS = [

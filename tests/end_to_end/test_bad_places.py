@@ -13,8 +13,13 @@ from small_disks import small_disk
 from cloister.flows.cli.app import run
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger
-from cloister.tasks.release.publish import record_release
-from cloister.tasks.stores.mlflow_store import Tracker
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global Tracker, record_release
+    from cloister.tasks.release.publish import record_release
+    from cloister.tasks.stores.mlflow_store import Tracker
 
 
 def test_output_folder_that_is_taken(place, out, untouched, capsys):

@@ -11,13 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bases import declaring
 
 from cloister.privacy.certificate.certificate import Runner
 from cloister.privacy.certificate.page import page
 from cloister.schema.spec import About
-from cloister.tasks.release.basis import Basis
-from cloister.tasks.release.certify import certify
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global Basis, certify, declaring
+    from bases import declaring
+
+    from cloister.tasks.release.basis import Basis
+    from cloister.tasks.release.certify import certify
+
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 

@@ -9,22 +9,29 @@ from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
-import schemathesis
 import uvicorn
 from browser import Browser, require_browser
 from hypothesis import HealthCheck, Phase, given, settings
-from starlette.testclient import TestClient
 
-from cloister.flows.page import views
-from cloister.flows.page.app import page_app
-from cloister.flows.page.views import Sheets
-from cloister.flows.page.visitors import Sessions
 from cloister.privacy.ledger import State
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.identity import identity
 from cloister.tasks.ledger.access import open_ledger, release_of
 from cloister.tasks.ledger.budgets import budgets
 from cloister.tasks.ledger.people import issue_token, set_roles, set_rules
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global Sessions, Sheets, TestClient, page_app, schemathesis, views
+    import schemathesis
+    from starlette.testclient import TestClient
+
+    from cloister.flows.page import views
+    from cloister.flows.page.app import page_app
+    from cloister.flows.page.views import Sheets
+    from cloister.flows.page.visitors import Sessions
+
 
 KEY = "the key that was printed"
 

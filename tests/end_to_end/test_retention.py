@@ -17,7 +17,6 @@ import pytest
 from postgres_schemas import schema
 
 from cloister.errors import VerificationError
-from cloister.flows import review
 from cloister.flows.cli.app import run
 from cloister.privacy.door.journal_format import ANSWER, JOURNAL_NAME, read_frames
 from cloister.privacy.ledger import State
@@ -35,6 +34,12 @@ from cloister.tasks.ledger.access import (
 from cloister.tasks.release import retention
 from cloister.tasks.release.retention import delete_due, holdings, leftovers
 from cloister.tasks.release.verify import verify_records
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global review
+    from cloister.flows import review
 
 
 def findings(home: Home) -> list[str]:

@@ -10,7 +10,6 @@ import pytest
 from forged_ledger import rewritten
 
 from cloister.flows.cli.app import main
-from cloister.flows.review import move_release
 from cloister.privacy.certificate.manifest import Lineage, read_manifest, write_manifest
 from cloister.privacy.ledger import Ledger, State
 from cloister.privacy.ledger.entries import Entry
@@ -21,6 +20,12 @@ from cloister.tasks.ledger.access import open_ledger
 from cloister.tasks.ledger.keys import house_signer
 from cloister.tasks.release.signing import sign_moves
 from cloister.tasks.release.verify import verify_records
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global move_release
+    from cloister.flows.review import move_release
 
 
 @pytest.fixture

@@ -10,21 +10,28 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import mlflow.pyfunc
 import pandas as pd
 import pytest
 from quick_release import quick_release
 
 import cloister.flows.cli.console
 import cloister.flows.sampling
-import cloister.tasks.release.publish
 from cloister.errors import CloisterError, VerificationError
 from cloister.flows.cli.app import run
 from cloister.tasks.home.home import Home, open_to_others
 from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.release.kept_files import kept_findings, write_kept
 from cloister.tasks.release.verify import verify_records
-from cloister.tasks.stores.mlflow_registry import ModelRegistry
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global ModelRegistry, cloister, mlflow
+    import mlflow.pyfunc
+
+    import cloister.tasks.release.publish
+    from cloister.tasks.stores.mlflow_registry import ModelRegistry
+
 
 SEEN_BY_SQLITE = ".db"
 """Ending of databases, whose flips have tests of their own: a byte of a free page is no change."""

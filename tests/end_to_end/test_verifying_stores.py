@@ -16,7 +16,13 @@ from cloister.flows.cli.app import run
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, release_of
 from cloister.tasks.release.verify import verify_records
-from cloister.tasks.stores.mlflow_database import SqlAlchemyStore
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global SqlAlchemyStore
+    from cloister.tasks.stores.mlflow_database import SqlAlchemyStore
+
 
 NOBODY = 65534
 

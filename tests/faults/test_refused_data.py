@@ -11,7 +11,6 @@ import pytest
 from ledger_requests import ask
 
 from cloister.errors import BudgetExceeded, InputError, NotPermitted
-from cloister.flows.review import move_release
 from cloister.privacy.ledger import Ledger, Person, State, verify_chain
 from cloister.privacy.ledger.books import ALLOWED, REFUSAL, LedgerState
 from cloister.privacy.ledger.entries import Entry
@@ -20,6 +19,12 @@ from cloister.privacy.ledger.records import REFUSED
 from cloister.tasks.data.session import write_validation
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import open_ledger
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global move_release
+    from cloister.flows.review import move_release
 
 
 def on(day: str) -> Any:

@@ -2,14 +2,14 @@
 
 from fractions import Fraction
 
-from prefect.client.orchestration import get_client
-
 from cloister.privacy.ledger import Ledger, ReservationRequest
 
 MONTHLY = "0 3 1 * *"
 
 
 def registered() -> list:
+    from prefect.client.orchestration import get_client
+
     with get_client(sync_client=True) as client:
         return client.read_deployments()
 

@@ -3,8 +3,6 @@
 from collections.abc import AsyncIterator
 from itertools import count
 
-from prefect.client.orchestration import get_client
-
 PAGE = 200
 
 
@@ -23,6 +21,8 @@ async def task_runs_of(release: str) -> list:
 
     Tasks that tests run after its end are none of it, nor are those of flows that publish it.
     """
+    from prefect.client.orchestration import get_client
+
     async with get_client() as client:
         made = [run async for run in every(client.read_task_runs)]
         flows = {run.flow_run_id for run in made if run.name == f"certify {release}"}

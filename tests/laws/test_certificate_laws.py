@@ -6,7 +6,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from bases import drawing
 from guarantees import suited, suited_spec
 from private_table import PrivateTable
 
@@ -18,8 +17,16 @@ from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Composed, SampledGaussian
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
-from cloister.tasks.release.certify import certify
 from cloister.tasks.requests.resolved import PublicContext
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global certify, drawing
+    from bases import drawing
+
+    from cloister.tasks.release.certify import certify
+
 
 ONE_TABLE = [name for name in sorted(METHODS) if not create(name).of_database]
 

@@ -24,7 +24,6 @@ from cloister.schema.attributes import Categorical, Datetime, Float, Integer, Te
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.yaml_text import read_marked, spec_text
-from cloister.tasks.release.measure import measured_content
 from cloister.tasks.requests.measurement import (
     domain_context,
     domain_plan,
@@ -33,6 +32,13 @@ from cloister.tasks.requests.measurement import (
 )
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import ResolvedRequest, resolve
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global measured_content
+    from cloister.tasks.release.measure import measured_content
+
 
 ROWS = 60
 TYPE_KEYS = ("type", "true", "false", "dtype", "format", "missing")

@@ -11,13 +11,10 @@ from pathlib import Path
 import cloudpickle
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 from private_table import PrivateTable
-from torch import Tensor
 
 from cloister.errors import StorageError
-from cloister.models.kamino.networks import TupleNetwork
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import SampledGaussian
 from cloister.privacy.mechanisms.noise import (
@@ -27,22 +24,43 @@ from cloister.privacy.mechanisms.noise import (
     Neighbours,
 )
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries import clipped_gradients
-from cloister.privacy.queries.clipped_gradients import (
-    BlockSum,
-    FactoredGradient,
-    GradientSum,
-    Outer,
-    SampledRows,
-    block_size,
-    in_blocks,
-)
 from cloister.privacy.queries.query import TableRows
 from cloister.schema.attributes import Integer
 from cloister.schema.block_table import BlockTable
 from cloister.schema.domain import Domain, Table
 from cloister.tasks.data.held_rows import HeldBlocks
 from cloister.tasks.data.workers import Workers, workers_of
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global \
+        BlockSum, \
+        FactoredGradient, \
+        GradientSum, \
+        Outer, \
+        SampledRows, \
+        Tensor, \
+        TupleNetwork, \
+        block_size, \
+        clipped_gradients, \
+        in_blocks, \
+        torch
+    import torch
+    from torch import Tensor
+
+    from cloister.models.kamino.networks import TupleNetwork
+    from cloister.privacy.queries import clipped_gradients
+    from cloister.privacy.queries.clipped_gradients import (
+        BlockSum,
+        FactoredGradient,
+        GradientSum,
+        Outer,
+        SampledRows,
+        block_size,
+        in_blocks,
+    )
+
 
 DECLARED, CLIP = 8192, 2.0
 NEXT_TO_NONE = Fraction(1, 10**9)

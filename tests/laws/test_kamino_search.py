@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from cloister.constraints import parse_denial
 from cloister.errors import PlanError
-from cloister.models.kamino.paper.heads import Units
 from cloister.models.kamino.paper.recipes import HYPER_LEVELS, hyper_runs
 from cloister.models.kamino.plan import learning_rate
 from cloister.models.kamino.recipe import single_runs
@@ -24,6 +23,13 @@ from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Boolean, Categorical, Integer
 from cloister.schema.domain import Domain
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global Units
+    from cloister.models.kamino.paper.heads import Units
+
 
 DELTA = Fraction(1, 10**6)
 DOMAIN = Domain.of(

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 from scipy.special import betainccinv, betaincinv
 
@@ -44,7 +43,15 @@ from cloister.privacy.mechanisms.selection import (
     RandomisedTest,
     UncountedTest,
 )
-from cloister.privacy.queries.clipped_gradients import Outer, clipped_sum
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global Outer, clipped_sum, torch
+    import torch
+
+    from cloister.privacy.queries.clipped_gradients import Outer, clipped_sum
+
 
 CHANCE = 1e-11
 """That one bound is wrong: a run has at most 900 bounds for each of 16 mechanisms."""

@@ -8,8 +8,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent, dp_event
-from dp_accounting.rdp import RdpAccountant
 
 from cloister.privacy.accounting.accountants import epsilon, spend
 from cloister.privacy.accounting.divergences import (
@@ -32,6 +30,14 @@ from cloister.privacy.events import (
     event_from_json,
     repeat,
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global GaussianDpEvent, RdpAccountant, dp_event
+    from dp_accounting import GaussianDpEvent, dp_event
+    from dp_accounting.rdp import RdpAccountant
+
 
 ROW = Sensitivity.partition("add_remove")
 NOISE = GaussianCounts(Fraction(9, 2), ROW)

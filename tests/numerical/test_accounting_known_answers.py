@@ -10,10 +10,6 @@ from functools import cache
 import numpy as np
 import pytest
 from cpu_time import cpu_seconds
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
-from dp_accounting.pld import privacy_loss_distribution as pld
-from dp_accounting.rdp import RdpAccountant, compute_epsilon
-from opacus.accountants import PRVAccountant
 from scipy import integrate, optimize
 from scipy.stats import binom, norm
 
@@ -32,6 +28,22 @@ from cloister.privacy.events import (
     compose,
     repeat,
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global \
+        GaussianDpEvent, \
+        PRVAccountant, \
+        PoissonSampledDpEvent, \
+        RdpAccountant, \
+        compute_epsilon, \
+        pld
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+    from dp_accounting.pld import privacy_loss_distribution as pld
+    from dp_accounting.rdp import RdpAccountant, compute_epsilon
+    from opacus.accountants import PRVAccountant
+
 
 ADD = Sensitivity.partition("add_remove")
 REPLACE = Sensitivity.partition("replace_one")

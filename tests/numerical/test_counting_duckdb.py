@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,6 +21,13 @@ from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global duckdb
+    import duckdb
+
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = (ROOT / os.environ.get("CLOISTER_DATA", "../shared/data")).resolve()

@@ -5,22 +5,39 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.models.core.bins import bin_cells
 from cloister.models.feasible_sets.feasible_set import FeasibleSet
-from cloister.models.mixture.factors import arrange_factors, separate_factors
-from cloister.models.mixture.model import chain_of
-from cloister.models.mixture.products import DependentAttribute, Factor, Mixture
-from cloister.models.mixture.sampler import EvenSampler, allocate, follow
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global \
+        DependentAttribute, \
+        EvenSampler, \
+        Factor, \
+        Mixture, \
+        allocate, \
+        arrange_factors, \
+        chain_of, \
+        follow, \
+        separate_factors, \
+        torch
+    import torch
+
+    from cloister.models.mixture.factors import arrange_factors, separate_factors
+    from cloister.models.mixture.model import chain_of
+    from cloister.models.mixture.products import DependentAttribute, Factor, Mixture
+    from cloister.models.mixture.sampler import EvenSampler, allocate, follow
+
 
 WIDER = {"a": 3, "b": 4, "c": 2, "y": 5, "z": 9}
 

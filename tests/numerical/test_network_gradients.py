@@ -2,11 +2,17 @@
 
 import numpy as np
 import pytest
-import torch
-from torch.func import grad, vmap
 
-from cloister.models.kamino.networks import TupleNetwork
-from cloister.privacy.queries.clipped_gradients import LayeredOuter, Lookup, Outer, clipped_sum
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global LayeredOuter, Lookup, Outer, TupleNetwork, clipped_sum, grad, torch, vmap
+    import torch
+    from torch.func import grad, vmap
+
+    from cloister.models.kamino.networks import TupleNetwork
+    from cloister.privacy.queries.clipped_gradients import LayeredOuter, Lookup, Outer, clipped_sum
+
 
 SIZES = (3, 2, 5, 4)
 

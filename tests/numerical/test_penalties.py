@@ -11,13 +11,19 @@ from cloister.constraints import KnownFigure
 from cloister.constraints.counting import violation_share
 from cloister.models.constrained import restore_algorithm, state_of_algorithm
 from cloister.models.core.budget_split import BY_RHO
-from cloister.models.mixture.soft_constraints import weigh_mixture
 from cloister.models.mixture.targets import TargetTables
 from cloister.models.sampling.violation_index import Penalty
 from cloister.models.soft_constraints.penalties import _Brackets
 from cloister.models.task import RowSampling
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from tests.numerical.test_fit_rates import RULE, model, rate
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global weigh_mixture
+    from cloister.models.mixture.soft_constraints import weigh_mixture
+
 
 SEQUENTIAL = RowSampling("sequential")
 

@@ -5,19 +5,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from cloister.models.core.bins import bin_cells
-from cloister.models.mixture.factors import separate_factors
-from cloister.models.mixture.model import chain_of
-from cloister.models.mixture.products import Mixture
-from cloister.models.mixture.sampler import EvenSampler
-from cloister.models.mixture.within_bins import relations_between
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global EvenSampler, Mixture, chain_of, relations_between, separate_factors, torch
+    import torch
+
+    from cloister.models.mixture.factors import separate_factors
+    from cloister.models.mixture.model import chain_of
+    from cloister.models.mixture.products import Mixture
+    from cloister.models.mixture.sampler import EvenSampler
+    from cloister.models.mixture.within_bins import relations_between
+
 
 ROWS, BINS = 40_000, 16
 AMOUNT = Integer(type="integer", min=0, max=9_999, bins=500, nullable=True)

@@ -5,7 +5,6 @@ import logging
 import sys
 
 import pytest
-from prefect.client.orchestration import get_client
 
 from cloister.flows.cli.app import run
 
@@ -13,6 +12,8 @@ from cloister.flows.cli.app import run
 @pytest.fixture
 def server(prefect_server, place):
     """The server without deployments, and the clubs."""
+    from prefect.client.orchestration import get_client
+
     yield place
     with get_client(sync_client=True) as client:
         for deployment in client.read_deployments():

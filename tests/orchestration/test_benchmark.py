@@ -5,19 +5,25 @@ import json
 import pandas as pd
 import pytest
 import yaml
-from mlflow import MlflowClient
 
 from cloister.benchmarks.config import load_benchmark
-from cloister.benchmarks.pages.figures import Statistic
-from cloister.benchmarks.pages.markdown import insert, insert_sections, markers
-from cloister.benchmarks.releases import finished_run, spec_of
-from cloister.benchmarks.runs import home_of
 from cloister.constraints import constraints_of
 from cloister.flows.cli.app import run
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version
 from cloister.tasks.ledger.access import releases
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global MlflowClient, Statistic, finished_run, home_of, insert, insert_sections, markers, spec_of
+    from mlflow import MlflowClient
+
+    from cloister.benchmarks.pages.figures import Statistic
+    from cloister.benchmarks.pages.markdown import insert, insert_sections, markers
+    from cloister.benchmarks.releases import finished_run, spec_of
+    from cloister.benchmarks.runs import home_of
 
 
 def declared(place, **changed):

@@ -7,12 +7,17 @@ import pytest
 from quick_release import quick_release
 
 import cloister.flows.cli.reports
-import cloister.flows.release
-import cloister.tasks.release.publish
 from cloister.errors import CloisterError
 from cloister.flows.cli.app import run
 from cloister.privacy.ledger import Ledger, State
 from cloister.tasks.ledger.access import existing_ledger
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global cloister
+    import cloister.flows.release
+    import cloister.tasks.release.publish
 
 
 def ledger_of(place) -> Ledger:

@@ -7,21 +7,36 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 from deployed import MONTHLY, charged, registered
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import DeploymentUpdate
-from prefect.settings import (
-    PREFECT_API_AUTH_STRING,
-    PREFECT_API_URL,
-    get_current_settings,
-    temporary_settings,
-)
 
 from cloister.flows.cli.app import run
-from cloister.flows.release import release
 from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.stores.prefect_deployment import require_server
-from cloister.tasks.stores.prefect_registration import registrations
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global \
+        DeploymentUpdate, \
+        PREFECT_API_AUTH_STRING, \
+        PREFECT_API_URL, \
+        get_client, \
+        get_current_settings, \
+        registrations, \
+        release, \
+        require_server, \
+        temporary_settings
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import DeploymentUpdate
+    from prefect.settings import (
+        PREFECT_API_AUTH_STRING,
+        PREFECT_API_URL,
+        get_current_settings,
+        temporary_settings,
+    )
+
+    from cloister.flows.release import release
+    from cloister.tasks.stores.prefect_deployment import require_server
+    from cloister.tasks.stores.prefect_registration import registrations
 
 
 @pytest.fixture

@@ -11,9 +11,15 @@ from cloister.errors import InputError
 from cloister.flows.cli.app import run
 from cloister.privacy.certificate.certificate import read_certificate
 from cloister.tasks.home.home import Home
-from cloister.tasks.release.publish import send_release
 from cloister.tasks.release.verify import verify_records
 from cloister.tasks.stores.dvc_store import Versions, sent_files
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global send_release
+    from cloister.tasks.release.publish import send_release
+
 
 FILES = (
     "synthetic.parquet",

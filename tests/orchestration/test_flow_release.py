@@ -9,14 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
-from prefect.client.schemas.objects import StateType
 from receiver import receive
-from recorded import task_runs_of
 
 from cloister.constraints.counting import violation_reports
-from cloister.flows import release as flow_module
 from cloister.privacy.certificate.manifest import verify_folder
 from cloister.privacy.door.journal_format import ANSWER, JOURNAL_NAME, read_frames, read_journal
 from cloister.privacy.door.table import PlanBudget
@@ -25,10 +20,30 @@ from cloister.privacy.ledger import Ledger, State
 from cloister.tasks.data.tables import read_synthetic
 from cloister.tasks.home.process import code_version, flow_version
 from cloister.tasks.ledger.access import existing_ledger
-from cloister.tasks.release.publish import publish_finished
 from cloister.tasks.release.verify import verify_records
 from cloister.tasks.requests.resolved import ResolvedRequest, public_context_of
-from cloister.tasks.stores.mlflow_registry import ModelRegistry
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global \
+        FlowRunFilter, \
+        FlowRunFilterName, \
+        ModelRegistry, \
+        StateType, \
+        flow_module, \
+        get_client, \
+        publish_finished, \
+        task_runs_of
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+    from prefect.client.schemas.objects import StateType
+    from recorded import task_runs_of
+
+    from cloister.flows import release as flow_module
+    from cloister.tasks.release.publish import publish_finished
+    from cloister.tasks.stores.mlflow_registry import ModelRegistry
+
 
 STEPS = ["plan", "reserve", "open", "fit", "sample", "evaluate", "certify", "record"]
 

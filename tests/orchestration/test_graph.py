@@ -4,13 +4,21 @@ import asyncio
 import gc
 import weakref
 
-from prefect.client.orchestration import get_client
+import pytest
 from quick_release import quick_release
-from recorded import task_runs_of
 
-import cloister.tasks.release.publish
 from cloister.flows.cli.app import run
 from cloister.tasks.data.sources import TablesSource
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global cloister, get_client, task_runs_of
+    from prefect.client.orchestration import get_client
+    from recorded import task_runs_of
+
+    import cloister.tasks.release.publish
+
 
 FOLLOWS = {
     "plan_release": set(),

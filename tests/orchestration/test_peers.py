@@ -8,20 +8,27 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from mlflow import MlflowClient
 
 from cloister.benchmarks.config import load_benchmark
-from cloister.benchmarks.pages.markdown import markers
-from cloister.benchmarks.peer_runs import peer_steps
 from cloister.benchmarks.peer_runs.coding import code_table, encode_table
 from cloister.benchmarks.peer_runs.environments import environment, paragraphs
-from cloister.benchmarks.runs import home_of
 from cloister.errors import CloisterError
 from cloister.flows.cli.app import run
 from cloister.models.task import Budget
 from cloister.schema.partition import declared_cells
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import releases
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global MlflowClient, home_of, markers, peer_steps
+    from mlflow import MlflowClient
+
+    from cloister.benchmarks.pages.markdown import markers
+    from cloister.benchmarks.peer_runs import peer_steps
+    from cloister.benchmarks.runs import home_of
+
 
 SHUFFLES = """
 import numpy as np

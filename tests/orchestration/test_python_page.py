@@ -9,9 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cloister.flows.review import move_release
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global move_release
+    from cloister.flows.review import move_release
+
 
 DOCS = Path(__file__).parents[2] / "docs"
 APPROVE = "approve"

@@ -9,17 +9,30 @@ from datetime import UTC, datetime
 from itertools import count
 
 import pandas as pd
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterExpectedStartTime
-from prefect.settings import PREFECT_API_URL, temporary_settings
+import pytest
 from quick_release import quick_release
-from recorded import every
 
 from cloister.flows.cli.app import run
 from cloister.privacy.certificate.certificate import read_certificate
 from cloister.privacy.ledger import State
 from cloister.schema.sources import stored_files
 from cloister.tasks.ledger.access import existing_ledger
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global \
+        FlowRunFilter, \
+        FlowRunFilterExpectedStartTime, \
+        PREFECT_API_URL, \
+        every, \
+        get_client, \
+        temporary_settings
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterExpectedStartTime
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+    from recorded import every
+
 
 DETAIL = ("(row 42)", "1 value", "home region")
 

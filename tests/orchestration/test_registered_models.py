@@ -10,12 +10,8 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import mlflow
-import mlflow.pyfunc
 import pandas as pd
 import pytest
-from bases import charging
-from mlflow.models import Model
 
 from cloister.errors import InputError, VerificationError
 from cloister.models.one_table import OneTableModel
@@ -35,10 +31,21 @@ from cloister.privacy.signing import (
     write_envelope,
 )
 from cloister.tasks.home.files import digest_of
-from cloister.tasks.release.basis import Basis
-from cloister.tasks.release.certify import certify
-from cloister.tasks.stores.mlflow_registry import ModelRegistry, ReleasedModel
-from cloister.tasks.stores.mlflow_store import Tracker
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global Basis, Model, ModelRegistry, ReleasedModel, Tracker, certify, charging, mlflow
+    import mlflow
+    import mlflow.pyfunc
+    from bases import charging
+    from mlflow.models import Model
+
+    from cloister.tasks.release.basis import Basis
+    from cloister.tasks.release.certify import certify
+    from cloister.tasks.stores.mlflow_registry import ModelRegistry, ReleasedModel
+    from cloister.tasks.stores.mlflow_store import Tracker
+
 
 RELEASE = "r-0123456789"
 

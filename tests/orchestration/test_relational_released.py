@@ -12,10 +12,16 @@ import yaml
 from small_disks import small_disk
 
 from cloister.flows.cli.app import run
-from cloister.flows.python import load
 from cloister.schema.sources.databases import connect
 from cloister.tasks.home.home import Home
 from cloister.tasks.release.verify import verify_records
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global load
+    from cloister.flows.python import load
+
 
 SPEC = """
 name: clinic

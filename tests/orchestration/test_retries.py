@@ -8,16 +8,21 @@ import pytest
 from quick_release import quick_release
 from sqlalchemy import Engine, event
 
-import cloister.tasks.release.publish
 from cloister.errors import CloisterError, InputError, PrivacyError, StorageError, VerificationError
 from cloister.flows.cli.app import run
 from cloister.privacy.ledger import State
 from cloister.tasks.ledger.access import existing_ledger
-from cloister.tasks.release.publish import record_candidate, record_release
 from cloister.tasks.release.verify import verify_records
-from cloister.tasks.stores.mlflow_registry import ModelRegistry
-from cloister.tasks.stores.mlflow_store import Tracker
-from cloister.tasks.stores.prefect_runs import recording_step
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global ModelRegistry, Tracker, cloister, record_candidate, record_release, recording_step
+    import cloister.tasks.release.publish
+    from cloister.tasks.release.publish import record_candidate, record_release
+    from cloister.tasks.stores.mlflow_registry import ModelRegistry
+    from cloister.tasks.stores.mlflow_store import Tracker
+    from cloister.tasks.stores.prefect_runs import recording_step
 
 
 @pytest.fixture

@@ -19,13 +19,25 @@ from threading import Thread
 
 import httpx
 import pytest
-from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from quick_release import quick_release
 
 from cloister.errors import InputError, StorageError
 from cloister.flows.cli.app import run
 from cloister.tasks.home.home import Home
-from cloister.tasks.stores.prefect_server import answering, require_answer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global \
+        PREFECT_API_URL, \
+        PREFECT_CLIENT_MAX_RETRIES, \
+        answering, \
+        require_answer, \
+        temporary_settings
+    from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+
+    from cloister.tasks.stores.prefect_server import answering, require_answer
+
 
 ROOT = Path(__file__).parents[2]
 # Seconds in which a server that was abandoned must be gone, on a machine that is busy.

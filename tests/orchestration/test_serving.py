@@ -10,23 +10,45 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from deployed import MONTHLY, charged, registered
-from prefect import flow
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import DeploymentUpdate
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowRunFilterName
-from prefect.client.schemas.objects import State, StateType
-from prefect.settings import get_current_settings
 from quick_release import quick_release
 
 from cloister.errors import InputError
 from cloister.flows.cli.app import run
-from cloister.flows.release import release
-from cloister.flows.serving import serve, serve_due
 from cloister.tasks.home.files import exclusive
 from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.requests.release_request import ReleaseRequest
-from cloister.tasks.stores.prefect_registration import registrations
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global \
+        DeploymentUpdate, \
+        FlowRunFilter, \
+        FlowRunFilterId, \
+        FlowRunFilterName, \
+        MONTHLY, \
+        State, \
+        StateType, \
+        charged, \
+        flow, \
+        get_client, \
+        get_current_settings, \
+        registered, \
+        registrations, \
+        release, \
+        serve, \
+        serve_due
+    from deployed import MONTHLY, charged, registered
+    from prefect import flow
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import DeploymentUpdate
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowRunFilterName
+    from prefect.client.schemas.objects import State, StateType
+    from prefect.settings import get_current_settings
+
+    from cloister.flows.release import release
+    from cloister.flows.serving import serve, serve_due
+    from cloister.tasks.stores.prefect_registration import registrations
 
 
 @pytest.fixture

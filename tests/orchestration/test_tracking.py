@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
-import mlflow
-import mlflow.pyfunc
 import pytest
 
 from cloister.errors import StorageError
@@ -19,8 +17,17 @@ from cloister.evaluation.marginals import compare_marginals
 from cloister.evaluation.report import Evaluation, Violations
 from cloister.privacy.certificate.certificate import Certificate, StageSpend
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.tasks.stores.mlflow_store import RunOrigin, Tracker
 from cloister.version import __version__
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global RunOrigin, Tracker, mlflow
+    import mlflow
+    import mlflow.pyfunc
+
+    from cloister.tasks.stores.mlflow_store import RunOrigin, Tracker
+
 
 RELEASE = "r-0123456789"
 

@@ -12,8 +12,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event
 
-from cloister.tasks.stores import mlflow_database
-from cloister.tasks.stores.mlflow_store import Tracker
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global Tracker, mlflow_database
+    from cloister.tasks.stores import mlflow_database
+    from cloister.tasks.stores.mlflow_store import Tracker
 
 
 def opened(home: Path) -> Tracker:

@@ -13,18 +13,25 @@ import pandas as pd
 import psutil
 import pytest
 import sqlalchemy as sa
-from dask_cluster import dask_cluster
 from postgres_schemas import schema
 
 from cloister.flows.cli.app import run
 from cloister.models.sampling import drawing
 from cloister.privacy.ledger import Release, State
-from cloister.privacy.queries import clipped_gradients
 from cloister.schema.block_table import BlockTable
 from cloister.tasks.data import row_readers
 from cloister.tasks.data import workers as module
 from cloister.tasks.data.workers import workers_of
 from cloister.tasks.ledger.access import open_ledger
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global clipped_gradients, dask_cluster
+    from dask_cluster import dask_cluster
+
+    from cloister.privacy.queries import clipped_gradients
+
 
 QUICK = ["--method", "independent", "--delta", "0", "--epsilon", "0.1", "--evaluate", "none"]
 KAMINO = ["--epsilon", "1", "--evaluate", "none", "--seed-sampling", "7"]

@@ -5,9 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cloister.audit.rows import FRESH, TARGETS, Field, RowAttack
-from cloister.audit.shadows import calibrated, features_of, trained_scores
 from cloister.schema.domain import Table
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global FRESH, Field, RowAttack, TARGETS, calibrated, features_of, trained_scores
+    from cloister.audit.rows import FRESH, TARGETS, Field, RowAttack
+    from cloister.audit.shadows import calibrated, features_of, trained_scores
 
 
 def planted(releases=60, targets=10):

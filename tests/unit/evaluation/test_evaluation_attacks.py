@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import roc_auc_score
 
 from cloister.evaluation.attacks import (
     CAVEAT,
@@ -19,9 +18,17 @@ from cloister.evaluation.attacks import (
     nearest,
     single_out,
 )
-from cloister.evaluation.classifiers import detect, detectable, roc_auc
 from cloister.schema.attributes import Categorical, Integer, Ordinal
 from cloister.schema.domain import Domain, Table
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global detect, detectable, roc_auc, roc_auc_score
+    from sklearn.metrics import roc_auc_score
+
+    from cloister.evaluation.classifiers import detect, detectable, roc_auc
+
 
 DOMAIN = Domain.of(
     {

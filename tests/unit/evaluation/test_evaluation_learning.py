@@ -10,14 +10,6 @@ import pandas as pd
 import pytest
 
 from cloister.errors import SpecError
-from cloister.evaluation.classifiers import Features
-from cloister.evaluation.learning import (
-    CLASSIFIERS,
-    TrainTestSplit,
-    learnable,
-    synthetic_training_rows,
-    train_and_test,
-)
 from cloister.evaluation.targets import (
     PositiveAbove,
     PositiveLabels,
@@ -36,6 +28,20 @@ from cloister.schema.attributes import (
 )
 from cloister.schema.domain import Domain, Table
 from cloister.schema.spec import Above
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global CLASSIFIERS, Features, TrainTestSplit, learnable, synthetic_training_rows, train_and_test
+    from cloister.evaluation.classifiers import Features
+    from cloister.evaluation.learning import (
+        CLASSIFIERS,
+        TrainTestSplit,
+        learnable,
+        synthetic_training_rows,
+        train_and_test,
+    )
+
 
 ATTRIBUTES: dict[str, AnyAttribute] = {
     "id": TextKey(type="text", pattern="R{00001..99999}"),

@@ -7,11 +7,17 @@ import numpy as np
 import pytest
 
 from cloister.constraints import parse_denial
-from cloister.evaluation import marginals, measures
 from cloister.evaluation.targets import targets_of
 from cloister.schema.attributes import Boolean, Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table
 from cloister.schema.scratch import scratch_table
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global marginals, measures
+    from cloister.evaluation import marginals, measures
+
 
 DOMAIN = Domain.of(
     {

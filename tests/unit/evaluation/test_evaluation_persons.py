@@ -8,10 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cloister.evaluation.measures import evaluate_tables
 from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global evaluate_tables
+    from cloister.evaluation.measures import evaluate_tables
+
 
 DOMAIN = Domain.of(
     {

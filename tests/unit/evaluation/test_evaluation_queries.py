@@ -6,11 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cloister.evaluation.learning import CLASSIFIERS, PANELS, TWELVE, train_and_test
 from cloister.evaluation.marginals import Range, answers, compare_queries, random_queries
 from cloister.evaluation.targets import default_targets
 from cloister.schema.attributes import Boolean, Categorical, Integer, TextKey
 from cloister.schema.domain import Domain
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global CLASSIFIERS, PANELS, TWELVE, train_and_test
+    from cloister.evaluation.learning import CLASSIFIERS, PANELS, TWELVE, train_and_test
+
 
 DOMAIN = Domain.of(
     {

@@ -9,13 +9,19 @@ import numpy as np
 import pytest
 
 from cloister.constraints.declared import constraints_of
-from cloister.evaluation.learning import TrainTestSplit, train_and_test
-from cloister.evaluation.measures import evaluate_tables
 from cloister.evaluation.targets import targets_of
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global TrainTestSplit, evaluate_tables, train_and_test
+    from cloister.evaluation.learning import TrainTestSplit, train_and_test
+    from cloister.evaluation.measures import evaluate_tables
+
 
 ROOT = Path(__file__).parents[3]
 ADULT = (ROOT / os.environ.get("CLOISTER_DATA", "../shared/data") / "adult/adult.csv").resolve()

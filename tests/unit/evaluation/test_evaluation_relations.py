@@ -7,12 +7,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cloister.evaluation.plots import write_relations
 from cloister.evaluation.relations import compare_relation, duplicate_links, joined_with_parents
 from cloister.evaluation.report import Evaluation, evaluate_databases, unmeasured_evaluation
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain
 from cloister.schema.relations import Database, ForeignKey, Schema
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global write_relations
+    from cloister.evaluation.plots import write_relations
+
 
 USER = TextKey(type="text", pattern="U{1..999}")
 FILM = TextKey(type="text", pattern="F{1..999}")

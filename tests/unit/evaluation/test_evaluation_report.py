@@ -13,12 +13,18 @@ import pytest
 
 from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
 from cloister.errors import DataError, StorageError
-from cloister.evaluation.measures import evaluate_tables
-from cloister.evaluation.plots import figure_label, write_plots, write_tables
 from cloister.evaluation.report import Evaluation, compare_violations
 from cloister.evaluation.targets import default_targets
 from cloister.schema.attributes import Boolean, Categorical, Integer
 from cloister.schema.domain import Domain, Table
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global evaluate_tables, figure_label, write_plots, write_tables
+    from cloister.evaluation.measures import evaluate_tables
+    from cloister.evaluation.plots import figure_label, write_plots, write_tables
+
 
 UGLY = "a $b$ c-d'é"
 DOMAIN = Domain.of(

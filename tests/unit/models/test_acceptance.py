@@ -30,7 +30,13 @@ from cloister.schema.domain import Domain, Table
 from cloister.schema.partition import declared_cells
 from cloister.schema.spec import Spec
 from cloister.tasks.home.process import code_version
-from cloister.tasks.release.charge import _require_usable_answers
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global _require_usable_answers
+    from cloister.tasks.release.charge import _require_usable_answers
+
 
 ROWS = table_of(random_rows(np.random.default_rng(5), 400))
 CELLS = declared_cells(ROWS.domain["c0"])

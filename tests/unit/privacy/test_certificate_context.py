@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
+import pytest
 import yaml
-from bases import declaring
 
 from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.certificate.page import page
@@ -14,8 +14,16 @@ from cloister.privacy.certificate.provenance import attribute_origins, constrain
 from cloister.privacy.certificate.spend import describe
 from cloister.privacy.events import Composed, GaussianCounts, Selection, Sensitivity
 from cloister.schema.spec import About
-from cloister.tasks.release.basis import Basis
-from cloister.tasks.release.certify import certify
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global Basis, certify, declaring
+    from bases import declaring
+
+    from cloister.tasks.release.basis import Basis
+    from cloister.tasks.release.certify import certify
+
 
 ONE = Sensitivity(1, 1, 1, 1)
 GAUSSIAN = GaussianCounts(Fraction(10), ONE)

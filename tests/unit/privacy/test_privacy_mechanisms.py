@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -34,7 +33,15 @@ from cloister.privacy.mechanisms.randomness import (
     insecure_gaussian,
     insecure_laplace,
 )
-from cloister.privacy.queries.clipped_gradients import Outer, clipped_sum
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global Outer, clipped_sum, torch
+    import torch
+
+    from cloister.privacy.queries.clipped_gradients import Outer, clipped_sum
+
 
 ROW = Neighbours().partition
 COUNTS = [DiscreteGaussian(Fraction(2)), DiscreteLaplace(Fraction(1, 2))]

@@ -7,13 +7,20 @@ from dataclasses import replace
 import jsonschema
 import pytest
 import yaml
-from bases import declaring
 
 from cloister.errors import InputError
 from cloister.privacy.certificate.registry import RegistryEntry, registry_entry
 from cloister.schema.spec import About
-from cloister.tasks.release.basis import Basis
-from cloister.tasks.release.certify import certify
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global Basis, certify, declaring
+    from bases import declaring
+
+    from cloister.tasks.release.basis import Basis
+    from cloister.tasks.release.certify import certify
+
 
 ABOUT = About(
     curator="Registry Office",

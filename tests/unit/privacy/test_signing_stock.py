@@ -12,9 +12,6 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from google.protobuf import json_format
 from in_toto_attestation.v1 import statement_pb2
 from in_toto_attestation.v1.statement import Statement
-from securesystemslib.dsse import Envelope as StockEnvelope
-from securesystemslib.exceptions import VerificationError as StockRefusal
-from securesystemslib.signer import CryptoSigner, SSlibKey
 from signing_keys import CERTIFICATE, FACTS, FILES, payload, role, signer
 
 from cloister.privacy.signing import (
@@ -27,6 +24,15 @@ from cloister.privacy.signing import (
     sign_trust,
     signers,
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global CryptoSigner, SSlibKey, StockEnvelope, StockRefusal
+    from securesystemslib.dsse import Envelope as StockEnvelope
+    from securesystemslib.exceptions import VerificationError as StockRefusal
+    from securesystemslib.signer import CryptoSigner, SSlibKey
+
 
 PAGE = Path(__file__).parents[3] / "docs" / "signatures.md"
 

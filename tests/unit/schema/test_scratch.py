@@ -17,7 +17,6 @@ from tiny_tables import domain_of, random_rows, table_of
 
 from cloister import devices
 from cloister.errors import StorageError
-from cloister.evaluation.measures import SAMPLED_ROWS
 from cloister.flows.cli.app import run
 from cloister.schema.block_table import BlockTable
 from cloister.schema.domain import Domain, Table
@@ -26,6 +25,12 @@ from cloister.tasks.data import sources
 from cloister.tasks.requests import plan, plan_report
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import public_context_of, resolve
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global SAMPLED_ROWS
+    from cloister.evaluation.measures import SAMPLED_ROWS
 
 
 def descriptor_of_newest() -> int:

@@ -13,7 +13,13 @@ from cloister.models.task import Budget as Price
 from cloister.privacy.ledger import BudgetGrant, Charge, basic_composition
 from cloister.privacy.ledger.composition import Charges
 from cloister.tasks.ledger.budgets import Allowance, room
-from cloister.tasks.stores.prefect_registration import ReleaseSchedule
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global ReleaseSchedule
+    from cloister.tasks.stores.prefect_registration import ReleaseSchedule
+
 
 NOW = datetime(2026, 11, 21, 13, 0, tzinfo=UTC)
 

@@ -5,12 +5,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cloister.evaluation.learning import train_and_test
 from cloister.evaluation.targets import PositiveLabels, PredictionTarget
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
 from cloister.tasks.home.home import Home
 from cloister.tasks.release.comparison import ReferenceScores
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global train_and_test
+    from cloister.evaluation.learning import train_and_test
+
 
 DOMAIN = Domain.of(
     {

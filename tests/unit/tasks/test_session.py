@@ -8,13 +8,19 @@ from functools import partial
 
 import numpy as np
 import pytest
-from prefect.utilities.collections import visit_collection
 
 from cloister.errors import CloisterError
 from cloister.hashing import keyed_rows
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.ledger import Anchor
 from cloister.tasks.data.session import Digests, HashedRows, RowSource, Session, Spent, keyed_digest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global visit_collection
+    from prefect.utilities.collections import visit_collection
+
 
 CANARY = "CANARY-81725"
 

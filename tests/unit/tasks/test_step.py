@@ -5,7 +5,12 @@ import warnings
 import pytest
 
 from cloister.errors import CloisterError
-from cloister.tasks.stores.prefect_runs import report_progress
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global report_progress
+    from cloister.tasks.stores.prefect_runs import report_progress
 
 
 def test_a_step_drops_warnings_and_the_message_of_an_unforeseen_error():

@@ -1,8 +1,13 @@
 """Plots of an audit are the same files for the same figures."""
 
 import numpy as np
+import pytest
 
-from cloister.benchmarks.pages.audit_plots import Panel, draw_power, draw_trade_offs
+
+@pytest.fixture(scope="module", autouse=True)
+def late_imports():
+    global Panel, draw_power, draw_trade_offs
+    from cloister.benchmarks.pages.audit_plots import Panel, draw_power, draw_trade_offs
 
 
 def test_a_plot_is_the_same_file_each_time(tmp_path):
