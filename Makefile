@@ -48,11 +48,12 @@ nightly: $(READY)  ## what takes hours, resumable: slow suite, examples, kills, 
 pins: $(READY)  ## whether a redesign changed a plan, a model or a row: BASE=COMMIT
 	$(BIN)/python tests/helpers/pins.py $(BASE)
 
-check: $(READY)  ## format, lint, types, import direction; reads only
+check: $(READY)  ## format, lint, types, import direction, names; reads only
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest --noconftest tests/rules
 
 lint: $(READY)  ## format and fix
 	$(BIN)/ruff format .

@@ -23,9 +23,9 @@ from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 
 ONE = Sensitivity(1, 1, 1, 1)
 COUNTS = [DiscreteGaussian(Fraction(3, 2)), DiscreteLaplace(Fraction(1, 2))]
-DRAWS = 5_000
+DRAWS = 1_500
 GRADIENT = GaussianGradient(Fraction(1, 4), Fraction(2), 0.5)
-# Frequencies of a few thousand draws are off by five deviations less than once in a million.
+# Frequencies of some thousand draws are off by five deviations less than once in a million.
 FARTHEST = 5.0
 
 
@@ -133,7 +133,13 @@ NEAR = {
 }
 
 
-@pytest.mark.parametrize("case", NEAR)
+@pytest.mark.parametrize(
+    "case",
+    [
+        *("counts with little noise", "counts at delta 0", "gradients", "a choice at delta 0"),
+        *(pytest.param(case, marks=pytest.mark.slow) for case in ("counts", "a grid", "a choice")),
+    ],
+)
 def test_nearness_of_what_is_drawn_is_of_mean_0_and_variance_1(case):
     mechanism, sensitivity, exact = NEAR[case]
     source = NoiseSource()

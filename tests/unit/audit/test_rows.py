@@ -16,7 +16,8 @@ def late_imports():
     from cloister.audit.rows import COPIES, FRESH, Field, RowAttack, RowsShown
 
 
-UNITS = (ROW, PERSON, TABLES)
+SLOW = pytest.mark.slow
+UNITS = (ROW, pytest.param(PERSON, marks=SLOW), TABLES)
 
 
 def shown(method, folder, unit=ROW, releases=16):
@@ -48,7 +49,11 @@ def test_nothing_is_found_in_fresh_units(unit, tmp_path):
 
 @pytest.mark.parametrize(
     ("method", "unit"),
-    [("independent", ROW), ("independent", PERSON), ("relational-independent", TABLES)],
+    [
+        ("independent", ROW),
+        pytest.param("independent", PERSON, marks=SLOW),
+        pytest.param("relational-independent", TABLES, marks=SLOW),
+    ],
 )
 def test_releases_show_little_of_what_there_is_to_find(method, unit, tmp_path):
     """Their noise is new each time: bounds are five deviations or more above the means."""

@@ -45,8 +45,8 @@ def out_of_core(table: Table) -> Table:
     return scratch_table(table.take(slice(*ends)) for ends in ((0, 7), (7, 150), (150, None)))
 
 
-def evaluated(*tables: Table):
-    return measures.evaluate_tables(*tables, RULES, targets_of({}, DOMAIN), "full")
+def evaluated(*tables: Table, level="full"):
+    return measures.evaluate_tables(*tables, RULES, targets_of({"yes": [True]}, DOMAIN), level)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,17 @@ def whole(tables):
     return evaluated(*tables)
 
 
-@pytest.mark.parametrize("blocks", [(True, True), (True, False), (False, True)])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        (True, True),
+        pytest.param((True, False), marks=SLOW),
+        pytest.param((False, True), marks=SLOW),
+    ],
+)
 def test_all_figures_are_those_of_the_table_in_memory(tables, whole, blocks):
     either = [out_of_core(t) if wanted else t for t, wanted in zip(tables, blocks, strict=True)]
     evaluation = evaluated(*either)
@@ -78,10 +88,10 @@ def test_a_sample_decides_measures_of_single_rows_alone(tables, whole, monkeypat
     assert evaluation.detection.real_rows == evaluation.detection.synthetic_rows == 120
     assert evaluation.truth.test_rows == 36
     assert evaluation.closest.copies == 1.0  # found among all real rows, not among a sample
-    again = evaluated(out_of_core(real), out_of_core(synthetic))
+    again = evaluated(out_of_core(real), out_of_core(synthetic), level="quick")
     for same in ("marginals", "trees", "queries", "violations"):
         assert getattr(again, same) == getattr(whole, same)
-    assert again == evaluated(out_of_core(real), out_of_core(synthetic))
+    assert again == evaluated(out_of_core(real), out_of_core(synthetic), level="quick")
 
 
 def test_cells_that_occur_and_batches_of_cells_give_the_same_distances(tables, monkeypatch):

@@ -24,7 +24,7 @@ DOMAIN = Domain.of(
     Path(),
 )
 
-RELEASES = 500
+RELEASES = 120
 
 
 def released(rng: np.random.Generator, rows: int, deviation: float, **shares: list[float]):
@@ -46,7 +46,7 @@ def test_cells_are_read_as_their_values():
 
 
 def test_noise_alone_seldom_seems_a_change():
-    """Of 500 pairs 5 % at most, and three standard deviations; all intervals hold as often."""
+    """Of all pairs 5 % at most, and three standard deviations; all intervals hold as often."""
     rng = np.random.default_rng(4)
     alarms = missed = 0
     for _ in range(RELEASES):

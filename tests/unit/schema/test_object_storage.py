@@ -29,10 +29,16 @@ FRAME = pd.DataFrame(
 )
 
 
-@pytest.fixture
-def bucket():
+@pytest.fixture(scope="module")
+def store():
     with bucket_of_tables() as made:
         yield made
+
+
+@pytest.fixture
+def bucket(store):
+    yield store
+    store.objects.delete()
 
 
 def parquet(frame=FRAME):
@@ -139,7 +145,9 @@ def test_no_key_is_told_when_access_is_refused(tmp_path, monkeypatch):
         ("x*.csv", 403, "InvalidAccessKeyId", "access is denied"),
         ("x*.csv", 403, "SignatureDoesNotMatch", "access is denied"),
         ("x*.csv", 404, "NoSuchBucket", "no file fits it.*"),
-        ("x.csv", 503, "SlowDown", "the store cannot be reached"),
+        pytest.param(
+            *("x.csv", 503, "SlowDown", "the store cannot be reached"), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_what_a_store_answers_is_told(tmp_path, monkeypatch, place, status, code, said):

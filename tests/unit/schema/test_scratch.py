@@ -120,35 +120,28 @@ def synthetic(place) -> list[bytes]:
     return [path.read_bytes() for path in paths]
 
 
-def test_a_release_out_of_core_is_the_one_in_memory_byte_for_byte(
+def test_a_release_out_of_core_is_the_one_in_memory_and_so_is_its_evaluation(
     place, monkeypatch, capsys, seeded_noise
 ):
-    command = [*quick_release(place, "--seed-sampling", "7"), "--epsilon", "0.1"]
-    assert run(command) == 0
+    words = ["--epsilon", "0.1", "--seed-sampling", "7", "--evaluate", "quick"]
+    assert run(quick_release(place, *words)) == 0
     scarce(place, monkeypatch)
     gathered = []
     monkeypatch.setattr(
         sources, "scratch_table", lambda tables: gathered.append(1) or scratch_table(tables)
     )
-    assert run(command) == 0
+    assert run(quick_release(place, *words)) == 0
     first, second = synthetic(place)
     assert first == second
     assert gathered == [1]
     assert not list((place.home.folder / "tmp").iterdir())
-    assert run(["plan", *command[1:-4], "--epsilon", "0.1"]) == 0
-    assert "with the rows out of core, as here" in " ".join(capsys.readouterr().out.split())
-
-
-def test_an_evaluation_out_of_core_is_the_one_in_memory(place, monkeypatch, seeded_noise):
-    words = ["--seed-sampling", "7", "--epsilon", "0.1", "--evaluate", "quick"]
-    assert run(quick_release(place, *words)) == 0
-    scarce(place, monkeypatch)
-    assert run(quick_release(place, *words)) == 0
     written = (place.home.folder / "releases").glob("*/internal/evaluation.json")
     evaluations = [json.loads(path.read_text()) for path in written]
     sampled = {each["metrics"].pop("sampled_rows", None) for each in evaluations}
     assert sampled == {None, SAMPLED_ROWS}
     assert evaluations[0] == evaluations[1]
+    assert run(["plan", *quick_release(place)[1:], "--epsilon", "0.1"]) == 0
+    assert "with the rows out of core, as here" in " ".join(capsys.readouterr().out.split())
 
 
 KILLED = """
@@ -168,6 +161,7 @@ sys.exit(run(sys.argv[2:]))
 """
 
 
+@pytest.mark.slow
 def test_a_killed_release_leaves_nothing_of_the_rows_and_resumes(place, monkeypatch, capsys):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     words = [*quick_release(place), "--epsilon", "0.1"]

@@ -39,25 +39,22 @@ def known(tmp_path):
     return ReferenceScores(Home.current({"CLOISTER_HOME": str(tmp_path)}), "spec")
 
 
-def test_the_scores_are_those_of_the_classifiers_and_are_learnt_once(known, monkeypatch):
-    first = known.scores(table(1), table(2), TARGETS, "nine")
-    assert first == train_and_test(table(1), table(2), TARGETS, "nine")
-    monkeypatch.setattr(LEARNING, lambda *_: pytest.fail("learnt again"))
-    assert known.scores(table(1), table(2), TARGETS, "nine") == first
-
-
-@pytest.mark.parametrize("changed", ["train", "test", "panel", "spec"])
-def test_other_rows_panels_and_specs_are_learnt_anew(known, monkeypatch, changed):
-    known.scores(table(1), table(2), TARGETS, "nine")
-    learnt = []
-    monkeypatch.setattr(
-        LEARNING, lambda *reference: learnt.append(reference) or train_and_test(*reference)
-    )
-    reference = ReferenceScores(known.home, "other") if changed == "spec" else known
-    rows = {"train": table(1), "test": table(2)} | (
-        {changed: table(3)} if changed in ("train", "test") else {}
-    )
-    reference.scores(
-        rows["train"], rows["test"], TARGETS, "twelve" if changed == "panel" else "nine"
-    )
-    assert len(learnt) == 1
+def test_scores_are_those_of_classifiers_learnt_anew_for_other_rows_panels_and_specs_alone(
+    known, monkeypatch
+):
+    rows, learnt = (table(1), table(2)), []
+    first = known.scores(*rows, TARGETS, "nine")
+    assert first == train_and_test(*rows, TARGETS, "nine")
+    monkeypatch.setattr(LEARNING, lambda *reference: learnt.append(reference) or first)
+    assert known.scores(*rows, TARGETS, "nine") == first
+    assert learnt == []
+    other = ReferenceScores(known.home, "other")
+    for reference, others, panel in (
+        (known, (table(3), rows[1]), "nine"),
+        (known, (rows[0], table(3)), "nine"),
+        (known, rows, "twelve"),
+        (other, rows, "nine"),
+    ):
+        learnt.clear()
+        reference.scores(*others, TARGETS, panel)
+        assert learnt == [(*others, TARGETS, panel)]

@@ -2,6 +2,7 @@
 
 import ast
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import cloister
@@ -30,12 +31,12 @@ def names_of(tree):
                 yield name
 
 
+@cache
 def names_by_module():
     packages = (ROOT / name for name in PACKAGES)
     modules = [path for folder in packages for path in folder.rglob("*.py")]
-    for path in {path.resolve() for path in modules}:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        yield str(path.relative_to(ROOT)), list(names_of(tree))
+    trees = {path.resolve(): ast.parse(path.read_text(encoding="utf-8")) for path in modules}
+    return [(str(path.relative_to(ROOT)), list(names_of(tree))) for path, tree in trees.items()]
 
 
 def uses_of_empty_names():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "tasks").rglob("*.py"))
 # Calls whose values do not change; the value of a ContextVar belongs to the context of whoever set
 # it.

@@ -6,6 +6,7 @@ Sizes that are to fall are limits, to be lowered with each that goes.
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import cloister
@@ -36,10 +37,15 @@ KINDS = {"Task", "DatabaseTask", "Table", "Database", "Model", "DatabaseModel", 
 """Classes of one table and of several: to tell them apart is to ask which it is."""
 
 
-def modules(*folders: str) -> Iterator[tuple[Path, ast.Module]]:
+@cache
+def modules(*folders: str) -> list[tuple[Path, ast.Module]]:
     paths = {path.resolve() for name in folders for path in (ROOT / name).rglob("*.py")}
-    for path in sorted(paths):
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+    return [(path, parsed(path)) for path in sorted(paths)]
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def classes(*folders: str) -> dict[str, ast.ClassDef]:
