@@ -54,6 +54,7 @@ def synthetic(place) -> list[bytes]:
     return [path.read_bytes() for path in sorted(place.home.folder.glob("releases/*/*.parquet"))]
 
 
+@pytest.mark.slow
 def test_a_release_with_workers_is_the_one_in_memory_byte_for_byte(
     place, parted, seeded_noise, monkeypatch, caplog
 ):
@@ -72,6 +73,7 @@ def test_a_release_with_workers_is_the_one_in_memory_byte_for_byte(
     assert not [record for record in caplog.records if record.name.startswith("distributed")]
 
 
+@pytest.mark.slow
 def test_more_rows_are_the_same_drawn_by_workers(place, parted, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(drawing, "CHUNK_ROWS", 300)
     assert run([*parted, *QUICK]) == 0
@@ -140,14 +142,16 @@ def kill_a_worker() -> None:
 def test_rows_of_a_killed_worker_are_read_again_and_nothing_is_charged_twice(
     place, parted, seeded_noise, monkeypatch
 ):
-    assert run([*parted, *MIXTURE]) == 0
-    lose_at(3, monkeypatch, kill_a_worker)
-    assert run([*parted, *MIXTURE, "--workers", "local:2"]) == 0
+    words = [*parted, *QUICK, "--seed-sampling", "7"]
+    assert run(words) == 0
+    lose_at(2, monkeypatch, kill_a_worker)
+    assert run([*words, "--workers", "local:2"]) == 0
     first, second = synthetic(place)
     assert first == second
     assert [release.state for release in charges(place)] == [State.CANDIDATE] * 2
 
 
+@pytest.mark.slow
 def test_batches_with_workers_are_trained_as_in_memory_also_if_a_worker_is_killed(
     place, parted, seeded_noise, monkeypatch
 ):
@@ -161,6 +165,7 @@ def test_batches_with_workers_are_trained_as_in_memory_also_if_a_worker_is_kille
     assert [release.state for release in charges(place)] == [State.CANDIDATE] * 2
 
 
+@pytest.mark.slow
 def test_persons_with_workers_are_those_in_memory_also_if_a_worker_is_killed(
     place, visits, seeded_noise, monkeypatch
 ):
@@ -237,6 +242,7 @@ def hospital(place, parted, monkeypatch):
     return [*parted, "--seed-sampling", "7", "--evaluate", "quick"]
 
 
+@pytest.mark.slow
 def test_several_tables_with_workers_are_those_in_memory_also_if_a_worker_is_killed(
     place, hospital, seeded_noise, monkeypatch
 ):
@@ -249,6 +255,7 @@ def test_several_tables_with_workers_are_those_in_memory_also_if_a_worker_is_kil
     assert [release.state for release in charges(place)] == [State.CANDIDATE] * 2
 
 
+@pytest.mark.slow
 def test_several_tables_whose_keys_name_several_rows_are_refused_at_no_charge(place, hospital):
     visits = pd.read_csv(place.spec.parent / "visits.csv")
     visits.loc[2400, "id"] = visits.loc[0, "id"]
@@ -293,6 +300,7 @@ def test_tables_that_join_units_are_refused_before_the_charge(place, hospital, c
     assert charges(place) == []
 
 
+@pytest.mark.slow
 def test_a_lost_cluster_is_named_and_the_same_command_resumes_without_it(
     place, parted, monkeypatch, tmp_path, capsys
 ):
@@ -319,6 +327,7 @@ workers._software()["pyarrow"] = "0.0.2"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "preload", "hidden", "said"),
     [
@@ -356,6 +365,7 @@ def test_addresses_without_tls_or_without_a_scheduler_are_refused(
     assert charges(place) == []
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_does_not_answer_is_named(place, parted, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(module, "_SECONDS", 1)
     with dask_cluster(tmp_path) as cluster:
@@ -365,6 +375,7 @@ def test_a_scheduler_that_does_not_answer_is_named(place, parted, monkeypatch, t
     assert f"no scheduler of Dask with these certificates answers at {cluster.address}" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("role", "said"),
     [
@@ -398,6 +409,7 @@ workers._called = partial(slowly, workers._called)
 """
 
 
+@pytest.mark.slow
 def test_a_slow_worker_counts_nothing_twice(place, parted, seeded_noise, tmp_path):
     """Dask has the other one take parts of it over."""
     assert run([*parted, *QUICK, "--seed-sampling", "7"]) == 0
@@ -428,6 +440,7 @@ row_readers.read_part = lambda part, spec: os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("preload", "said"),
     [(NARROW, "has too little memory"), (ENDED, "the cluster of workers was lost (KilledWorker)")],
@@ -462,6 +475,7 @@ def test_a_part_with_other_columns_is_refused_before_the_charge(place, parted, c
     assert charges(place) == []
 
 
+@pytest.mark.slow
 def test_a_part_in_other_types_is_read_as_in_memory(place, parted, seeded_noise):
     in_two_files(place, lambda rows: rows.astype({"age": str, "income": float}))
     for words in ([], ["--workers", "local:2"]):
@@ -480,6 +494,7 @@ def lines_with_a_cell_more(place) -> None:
     place.data.write_text("\n".join([*lines, lines[700], ""]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("faulty", [rows_outside_the_domain, lines_with_a_cell_more])
 def test_faults_are_named_by_their_numbers_in_the_whole_file(place, parted, faulty):
     faulty(place)
@@ -509,6 +524,7 @@ def stored_in(url: str, place) -> None:
     place.edit(f"{{path: {place.data}}}", f'{{url: "{url}", table: clubs}}')
 
 
+@pytest.mark.slow
 def test_workers_read_one_snapshot_of_a_table_of_postgresql(place, parted, seeded_noise):
     with schema() as url:
         stored_in(url, place)
@@ -549,6 +565,7 @@ cloister.release(sys.argv[1], workers="local:1", **options)
 """
 
 
+@pytest.mark.slow
 def test_a_program_that_workers_run_anew_releases_nothing_in_them(place, tmp_path):
     (tmp_path / "program.py").write_text(TWICE)
     command = [sys.executable, str(tmp_path / "program.py"), str(place.spec)]
@@ -559,6 +576,7 @@ def test_a_program_that_workers_run_anew_releases_nothing_in_them(place, tmp_pat
     assert "put what calls Cloister under: if __name__" in done.stderr
 
 
+@pytest.mark.slow
 def test_workers_answer_nobody_without_a_certificate(place):
     with workers_of("local:1") as workers:
         ports = {
