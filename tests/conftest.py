@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from absl import logging as absl_logging
-from by_room import ByRoom
+from balanced import Balanced
 from clubs import Place, Released, clubs
 from hypothesis import HealthCheck, settings
 from private_table import PrivateTable
@@ -77,8 +77,8 @@ absl_logging.get_absl_handler().python_handler.stream = (
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
-    """With one file a worker at a time: the files that release are those of one worker."""
-    return ByRoom(config, log) if config.getvalue("dist") == "loadfile" else None
+    """With one file a worker at a time: the costliest first."""
+    return Balanced(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -2,7 +2,7 @@
 
 Wall and processor seconds of each test and each fixture. Processor time is that of the worker and
 of the child processes that it has waited for; wall time beyond it is idle. The tables follow the
-summary, and ``TEST_TIMES=FILE`` writes all of it as JSON.
+summary; the seconds of each file are recorded for the balance of the workers (balanced.py).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
+from balanced import RECORD
 
 SHOWN = 50
 """Tests and fixtures in a table."""
@@ -85,6 +85,18 @@ class Worker:
             self.config.stash[MEASURED].append(measured)
 
 
+def files(workers: list[dict[str, Any]]) -> dict[str, float]:
+    """Wall seconds of each file, without what fixtures of wider scope took."""
+    spent: dict[str, float] = defaultdict(float)
+    for worker in workers:
+        for test, (wall, _) in worker["tests"].items():
+            spent[test.partition("::")[0]] += wall
+        for fixture, (wall, _) in worker["fixtures"].items():
+            if fixture.partition("::")[0] in spent:
+                spent[fixture.partition("::")[0]] += wall
+    return {name: round(seconds, 1) for name, seconds in sorted(spent.items())}
+
+
 MEASURED = pytest.StashKey[list[dict[str, Any]]]()
 
 
@@ -120,8 +132,8 @@ class Report:
                 lines.append(f"{wall:8.2f}{cpu:8.2f}{max(wall - cpu, 0):8.2f}  {name}")
         terminalreporter.section("times")
         terminalreporter.write_line("\n".join(lines))
-        if path := os.environ.get("TEST_TIMES"):
-            Path(path).write_text(json.dumps(workers), encoding="utf-8")
+        if self.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+            RECORD.write_text(json.dumps(files(workers), indent=1) + "\n", encoding="utf-8")
 
 
 def pytest_configure(config: pytest.Config) -> None:
