@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from specs import spec_of
 from validated_rows import validate_rows
 
 from cloister.errors import DataError
@@ -43,21 +44,9 @@ USUAL = ("P1", "a", 7, 0.5, "2020-01-01")
 
 
 def declared(folder: Path, name: str, on_invalid: str, unit: object = "row"):
-    content = {
-        "name": "visits",
-        "source": {"path": str(folder / name)},
-        "privacy": {
-            "unit": unit,
-            "relation": "add_remove",
-            "rows": {"public": 100},
-            "budget": {"epsilon": 10, "delta": 0, "per": "ever"},
-        },
-        "attributes": {
-            name: {**attribute, "provenance": "form"} for name, attribute in ATTRIBUTES.items()
-        },
-        "validation": {"on_invalid": on_invalid},
-        "release": {"method": "independent", "epsilon": 1, "delta": 0},
-    }
+    attributes = {each: {**keys, "provenance": "form"} for each, keys in ATTRIBUTES.items()}
+    content = spec_of("visits", 100, attributes, unit=unit, method="independent", delta="0")
+    content |= {"source": {"path": str(folder / name)}, "validation": {"on_invalid": on_invalid}}
     (folder / "spec.yaml").write_text(json.dumps(content), encoding="utf-8")
     return load_spec(folder / "spec.yaml")
 

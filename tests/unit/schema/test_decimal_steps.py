@@ -5,14 +5,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
+from declared_table import declared
 
 from cloister.models.core.bins import bin_cells
 from cloister.schema.attributes import Float
 from cloister.schema.domain import Domain
-from cloister.schema.drafts.drafting import draft
 from cloister.schema.partition import declared_cells
-from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.ticks import stride_of
 from cloister.schema.validation import read_table
 
@@ -45,30 +43,13 @@ def test_any_step_of_the_decimals_is_a_grid(step):
     assert (column.encode(values) == np.arange(column.values)).all()
 
 
-def _spec(folder: Path, on_invalid: str) -> Path:
-    text = {
-        "name": "homes",
-        "source": {"path": str(folder / "homes.csv")},
-        "privacy": {
-            "unit": "row",
-            "relation": "add_remove",
-            "rows": {"public": 4},
-            "budget": {"epsilon": 1, "delta": 1e-6, "per": "ever"},
-        },
-        "attributes": {"rooms": {**ROOMS.model_dump(exclude_unset=True), "provenance": "form"}},
-        "validation": {"on_invalid": on_invalid},
-        "release": {"method": "mixture", "epsilon": 1, "delta": 1e-6},
-    }
-    (folder / "homes.yaml").write_text(yaml.safe_dump(text))
-    (folder / "homes.csv").write_text("rooms\n2.5\n8.7\n15.0\n99\n")
-    return folder / "homes.yaml"
-
-
 @pytest.mark.parametrize(
     ("on_invalid", "expected"), [("drop", [2.5, 15]), ("clip", [2.5, 8.5, 15, 15])]
 )
 def test_rows_between_the_steps_are_invalid_or_moved(tmp_path, on_invalid, expected):
-    spec = load_spec(_spec(tmp_path, on_invalid))
+    (tmp_path / "table.csv").write_text("rooms\n2.5\n8.7\n15.0\n99\n")
+    keys, source = ROOMS.model_dump(exclude_unset=True), {"path": str(tmp_path / "table.csv")}
+    spec = declared(tmp_path, {"rooms": keys}, source, validation={"on_invalid": on_invalid})
     domain = Domain.of(spec.attributes, tmp_path)
     table, report = read_table(spec, domain)
     assert domain["rooms"].decode(table.codes["rooms"]).tolist() == expected
@@ -95,10 +76,9 @@ def test_bins_of_drawn_values_hold_steps_alone():
         (np.arange(1, 80) / 3, None),
     ],
 )
-def test_a_draft_finds_the_step(tmp_path, values, step):
-    pd.DataFrame({"rooms": np.tile(values, 30), "a": 1}).to_csv(tmp_path / "homes.csv", index=False)
-    (tmp_path / "homes.yaml").write_text(draft(tmp_path / "homes.csv"))
-    attribute = load_spec(tmp_path / "homes.yaml").attributes["rooms"]
+def test_a_draft_finds_the_step(tmp_path, drafted, values, step):
+    frame = pd.DataFrame({"rooms": np.tile(values, 30), "a": 1})
+    attribute = drafted(frame)[1].attributes["rooms"]
     assert getattr(attribute, "step", None) == step
     column = Domain.of({"rooms": attribute}, tmp_path)["rooms"]
     assert (column.encode(pd.Series(values)) >= 0).all()

@@ -5,9 +5,7 @@ import pandas as pd
 import pytest
 
 from cloister.schema.domain import Domain
-from cloister.schema.drafts.drafting import draft
 from cloister.schema.partition import declared_cells
-from cloister.schema.spec_files.loading import load_spec
 
 
 def _amounts(kind, rng):
@@ -21,11 +19,9 @@ def _amounts(kind, rng):
 
 
 @pytest.mark.parametrize("kind", ["bytes", "euros", "gains", "counts"])
-def test_the_bins_at_zero_hold_few_of_many_values(tmp_path, kind):
+def test_the_bins_at_zero_hold_few_of_many_values(tmp_path, drafted, kind):
     values = _amounts(kind, np.random.default_rng(4))
-    pd.DataFrame({"x": values, "y": 1}).to_csv(tmp_path / "x.csv", index=False)
-    (tmp_path / "x.yaml").write_text(draft(tmp_path / "x.csv"))
-    attribute = load_spec(tmp_path / "x.yaml").attributes["x"]
+    attribute = drafted(pd.DataFrame({"x": values, "y": 1}))[1].attributes["x"]
     column = Domain.of({"x": attribute}, tmp_path)["x"]
     cells = declared_cells(column)
     bins_of_values = (
@@ -37,8 +33,6 @@ def test_the_bins_at_zero_hold_few_of_many_values(tmp_path, kind):
     assert attribute.bins == {"bytes": 500, "euros": 100, "gains": 200, "counts": 50}[kind]
 
 
-def test_few_rows_have_few_bins(tmp_path):
+def test_few_rows_have_few_bins(drafted):
     values = _amounts("bytes", np.random.default_rng(4))[:900]
-    pd.DataFrame({"x": values, "y": 1}).to_csv(tmp_path / "x.csv", index=False)
-    (tmp_path / "x.yaml").write_text(draft(tmp_path / "x.csv"))
-    assert load_spec(tmp_path / "x.yaml").attributes["x"].bins == 50
+    assert drafted(pd.DataFrame({"x": values, "y": 1}))[1].attributes["x"].bins == 50

@@ -22,16 +22,17 @@ from cloister.tasks.data.tables import write_csv, write_table
 ROWS = 60
 
 
-def column(tmp_path, name, cells):
+@pytest.fixture
+def column(tmp_path, drafted):
     """The drafted attribute of a column of texts, as plain values, and the comment beside it."""
-    path = tmp_path / "table.csv"
-    pd.DataFrame({name: list(cells), "other": "x"}).to_csv(path, index=False)
-    text = draft(path)
-    (tmp_path / "draft.yaml").write_text(text, encoding="utf-8")
-    attributes = read_marked(tmp_path / "draft.yaml").content["attributes"]
-    spec = load_spec(tmp_path / "draft.yaml")
-    assert validate_rows(read_frame(spec), spec)[1].valid
-    return attributes[name], text.partition("provenance: data-derived} # ")[2].partition("\n")[0]
+
+    def make(name, cells):
+        text, spec = drafted(pd.DataFrame({name: list(cells), "other": "x"}))
+        assert validate_rows(read_frame(spec), spec)[1].valid
+        keys = read_marked(tmp_path / "draft.yaml").content["attributes"][name]
+        return keys, text.partition("provenance: data-derived} # ")[2].partition("\n")[0]
+
+    return make
 
 
 def some(*values):
@@ -55,9 +56,6 @@ LISTED = {"type": "categorical", "values": DIGITS}
     ("name", "cells", "expected"),
     [
         ("ZipCode", some(*DIGITS), LISTED),
-        ("phone number", some(*DIGITS), LISTED),
-        ("x", some(*DIGITS), LISTED),
-        ("status_code", some("1", "2", "3"), {"type": "categorical", "values": ["1", "2", "3"]}),
         ("number of rooms", some("1", "2", "9"), {"type": "integer", "min": 1, "max": 9}),
         ("userId", [str(7 * n) for n in range(ROWS)], {"type": "text", "pattern": "{1..999}"}),
         ("PHONE", [f"{n:05d}" for n in range(ROWS)], {"type": "text", "pattern": "{00001..99999}"}),
@@ -65,13 +63,8 @@ LISTED = {"type": "categorical", "values": DIGITS}
         ("userId", some(*DIGITS, *map(str, range(11))), {"type": "text", "pattern": "{1..99999}"}),
         ("patient", some(*(f"P{n:03d}" for n in range(30))), {"pattern": "P{000..999}"}),
         ("flag", some("0", "1"), {"type": "boolean", "true": "1", "false": "0"}),
-        ("flag", some("0"), {"type": "boolean", "true": "1", "false": "0"}),
-        ("a", some("Y", "N"), {"type": "boolean", "true": "Y", "false": "N"}),
-        ("a", some("t", "f"), {"type": "boolean", "true": "t", "false": "f"}),
         ("day", some("3", "28"), {"type": "integer", "min": 1, "max": 31}),
         ("day", some("3", "40"), {"type": "integer", "min": 0, "max": 40}),
-        ("Month", some("3", "12"), {"type": "integer", "min": 1, "max": 12}),
-        ("dep_hour", some("3", "12"), {"type": "integer", "min": 0, "max": 23}),
         ("day_of_week", some("1", "7"), {"type": "integer", "min": 1, "max": 7}),
         ("year", some("2013", "2019"), {"type": "integer", "min": 2010, "max": 2020}),
         ("delay", some("-80", "1300"), {"type": "integer", "min": -100, "max": 1300, "bins": 50}),
@@ -83,10 +76,8 @@ LISTED = {"type": "categorical", "values": DIGITS}
         ("year", [str(n + 1900) for n in range(ROWS)], {"type": "integer", "min": 1900}),
         ("respondent", [str(3 * n + 7) for n in range(ROWS)], {"type": "text"}),
         ("x", [str(10**19 + 7 * n) for n in range(ROWS)], {"type": "text"}),
-        ("x", some("1" * 22, "2" * 20), {"type": "categorical", "values": ["1" * 22, "2" * 20]}),
         ("x", [f"A{10**19 + 7 * n}" for n in range(ROWS)], {"type": "text"}),
         ("Q1", some("0", "4", "10", "99"), {"min": 0, "max": 10, "special": [99]}),
-        ("Q1", some("1", "2", "5", "98", "99"), {"min": 1, "max": 5, "special": [98, 99]}),
         ("Q1", some("-9", "-1", "1", "5"), {"min": 1, "max": 5, "special": [-9, -1]}),
         ("sold", some(*map(str, range(30)), "99", "120"), {"max": 120, "special": None}),
         ("x", some("-1", "-3", "2"), {"min": -3, "max": 2, "special": None}),
@@ -94,17 +85,14 @@ LISTED = {"type": "categorical", "values": DIGITS}
         ("x", some("2.5e-9", "3.1e-6", "4e-7"), {"type": "float", "decimals": 10}),
         ("x", some("1.00000001", "1.00000002"), {"type": "float", "decimals": 11}),
         ("x", some("1e-30", "4e-30"), {"type": "float", "decimals": 12}),
-        ("when", some("20240131", "20231224"), {"type": "date", "format": "%Y%m%d"}),
         ("when", some("3/4/2020", "12/24/2020"), {"type": "date", "format": "%-m/%-d/%Y"}),
         ("when", some("2020-01-02 00:00:00"), {"type": "date", "format": "%Y-%m-%d 00:00:00"}),
         ("at", some("04.12.1997 15:55"), {"format": "%d.%m.%Y %H:%M", "step": 60}),
         ("at", some("1997-12-04T15:55:49Z"), {"format": "%Y-%m-%dT%H:%M:%SZ"}),
-        ("at", some("2020-01-01 13:00:00", "2020-01-01 05:00:00"), {"step": 3600}),
         ("n", some("2.0", "11.0", ""), {"type": "integer", "format": "%.1f"}),
         ("n", some("1,234", "5,000,000", "7"), {"type": "integer", "format": "%'d"}),
         ("n", some("0.50", "11.25"), {"type": "float", "decimals": 2, "format": "%.2f"}),
         ("kg", some("3", "3.5", "-12.25"), {"type": "float", "decimals": 2, "format": "%g"}),
-        ("kg", some("3", "1,234.5", "-0.5"), {"type": "float", "format": "%'g"}),
         ("kg", some("3", "3.50"), {"type": "float", "format": None}),
         ("kg", [*units("{} kg"), "1.5 kg"], {"type": "float", "format": "%g kg"}),
         ("x", some("1e3", "2.5"), {"type": "float", "format": None}),
@@ -112,15 +100,11 @@ LISTED = {"type": "categorical", "values": DIGITS}
         ("score", some("1", "9"), {"type": "integer", "min": 1, "max": 10}),
         ("price", units("{},50 €"), {"type": "float", "format": "%.2f €", "min": 0.0, "max": 35.0}),
         ("pay", units("${},000"), {"type": "integer", "format": "$%'d", "max": 30000}),
-        ("quota", units("{}%"), {"type": "integer", "format": "%d%%"}),
         ("net", accounts("{:,.2f}"), {"type": "integer", "format": "%('.2f"}),
         ("net", accounts("{:d}.25 €"), {"type": "float", "format": "%(.2f €", "decimals": 2}),
-        ("net", accounts("${:d}"), {"type": "integer", "format": "$%(d"}),
-        ("term", some("2009-10", "2010-11", "2011-12"), {"type": "categorical"}),
         ("area", units("({}15)"), {"type": "categorical"}),
         ("hba1c", units("{}.5 %"), {"type": "float", "format": "%.1f %%", "decimals": 1}),
         ("x", units("{}A"), {"type": "categorical"}),
-        ("x", some("10 mg", "20 mg"), {"type": "categorical"}),
         ("kg", some("0,991", "1,234", "12,500"), {"type": "float", "max": 13.0, "decimals": 3}),
         ("pay", [str(1_200 + 100 * index) for index in range(ROWS)], {"step": 100, "min": 1000}),
         ("pay", [str(100 * index) for index in range(25)] * 3, {"step": 100, "bins": None}),
@@ -130,12 +114,9 @@ LISTED = {"type": "categorical", "values": DIGITS}
         ("at", units("2020-01-{:02d} 13:30:00"), {"step": 1800}),
         ("at", some("04/Mar/2024:00:00:09 +0000"), {"format": "%d/%b/%Y:%H:%M:%S +0000"}),
         ("when", some("2020-03-05", "2020-03-06"), {"min": "2020-03-05", "max": "2020-03-06"}),
-        ("when", some("2020-03-05", "2020-05-06"), {"min": "2020-03-01", "max": "2020-05-31"}),
         ("when", some("2020-03-05", "2021-02-06"), {"min": "2020-01-01", "max": "2021-12-31"}),
         ("at", some("2020-12-31 13:00:00"), {"max": "2020-12-31T23:59:59"}),
         ("lat", some("46.5", "47.25"), {"bins": 500}),
-        ("smoker", some("j", "n"), {"type": "boolean", "true": "j", "false": "n"}),
-        ("Pat.-Nr.", some(*(f"P-{n:03d}" for n in range(30))), {"pattern": "P-{000..999}"}),
         (
             "n",
             some(*map(str, range(22)), *["unbekannt"] * 3),
@@ -143,8 +124,8 @@ LISTED = {"type": "categorical", "values": DIGITS}
         ),
     ],
 )
-def test_a_column_is_guessed_and_the_reason_is_said(tmp_path, name, cells, expected):
-    keys, said = column(tmp_path, name, cells)
+def test_a_column_is_guessed_and_the_reason_is_said(column, name, cells, expected):
+    keys, said = column(name, cells)
     assert {key: keys.get(key) for key in expected} == expected
     assert len(said) > 20
 
@@ -160,61 +141,45 @@ def test_a_column_is_guessed_and_the_reason_is_said(tmp_path, name, cells, expec
         ([f"{n} {n} in {n}" for n in range(60)], "60 texts; give the public list"),
     ],
 )
-def test_numbers_in_texts_are_remarked(tmp_path, cells, remark):
-    assert remark in column(tmp_path, "x", cells * 2)[1]
+def test_numbers_in_texts_are_remarked(column, cells, remark):
+    assert remark in column("x", cells * 2)[1]
 
 
-def test_a_day_that_may_be_a_month_is_remarked(tmp_path):
-    assert "other way round" in column(tmp_path, "when", some("03/04/2020", "05/06/2021"))[1]
-    assert "other way round" not in column(tmp_path, "when", some("03/04/2020", "25/06/2021"))[1]
-
-
-def test_clock_times_are_remarked(tmp_path):
+def test_a_day_that_may_be_a_month_and_clock_times_are_remarked(column):
+    assert "other way round" in column("when", some("03/04/2020", "05/06/2021"))[1]
+    assert "other way round" not in column("when", some("03/04/2020", "25/06/2021"))[1]
     clock = [f"{hour}{minute:02d}" for hour in range(1, 24) for minute in (5, 35, 59)]
-    assert "hhmm" in column(tmp_path, "departure", clock)[1]
-    assert "hhmm" not in column(tmp_path, "departure", [*clock, "1261"])[1]
+    assert "hhmm" in column("departure", clock)[1]
+    assert "hhmm" not in column("departure", [*clock, "1261"])[1]
 
 
-def test_flags_and_keys_of_parquet_keep_their_types(tmp_path):
+def test_flags_and_keys_of_parquet_keep_their_types(drafted):
     frame = pd.DataFrame({"id": np.arange(ROWS) + 100, "flag": np.arange(ROWS) % 2})
     frame["sick"] = frame["flag"].astype("Int8").mask(frame["flag"] == 1)
     frame["tens"] = np.tile(np.arange(-12, 13, dtype="int8") * 10, ROWS)[:ROWS]
     frame["small"] = np.arange(ROWS, dtype="int8") + 67
     frame["long"] = np.uint64(2**63) + np.arange(ROWS, dtype="uint64")
     frame["large"] = np.where(np.arange(ROWS) < 9, -5, 10**18 - 1 - np.arange(ROWS))
-    frame.to_parquet(tmp_path / "native.parquet")
-    (tmp_path / "draft.yaml").write_text(draft(tmp_path / "native.parquet"))
-    spec = load_spec(tmp_path / "draft.yaml")
+    _, spec = drafted(frame, "native.parquet")
     types = [attribute.type for attribute in spec.attributes.values()]
     assert types == ["text", "boolean", "boolean", "integer", "integer", "text", "integer"]
     assert (spec.attributes["small"].max, spec.attributes["large"].max) == (127, 10**18 - 1)
     typed, report = validate_rows(read_frame(spec), spec)
     assert report.valid
     again = Domain.of(spec.attributes, spec.folder).encode(typed).frame()
-    assert list(map(str, again.dtypes)) == [
-        "int64",
-        "int64",
-        "Int8",
-        "int8",
-        "int8",
-        "uint64",
-        "int64",
-    ]
+    dtypes = "int64 int64 Int8 int8 int8 uint64 int64"
+    assert " ".join(map(str, again.dtypes)) == dtypes
     pd.testing.assert_series_equal(again["flag"], frame["flag"])
 
 
-@pytest.fixture
-def drafted(tmp_path):
-    def make(rows, columns):
-        write_extract(extract(rows, columns), tmp_path / "extract.csv")
-        (tmp_path / "draft.yaml").write_text(draft(tmp_path / "extract.csv"), encoding="utf-8")
-        return load_spec(tmp_path / "draft.yaml")
-
-    return make
+def drafted_extract(tmp_path, rows, columns):
+    write_extract(extract(rows, columns), tmp_path / "extract.csv")
+    (tmp_path / "draft.yaml").write_text(draft(tmp_path / "extract.csv"), encoding="utf-8")
+    return load_spec(tmp_path / "draft.yaml")
 
 
-def test_an_extract_is_drafted_as_a_person_would_declare_it(drafted):
-    spec = drafted(300, 60)
+def test_an_extract_is_drafted_as_a_person_would_declare_it(tmp_path):
+    spec = drafted_extract(tmp_path, 300, 60)
     assert {name: spec.attributes[name].type for name in KINDS} == KINDS
     assert spec.ignore == EMPTY
     source = spec.source
@@ -243,14 +208,19 @@ FORMS = {
 }
 
 
-def require_release(drafted, tmp_path, rows, columns, method):
-    """A draft that was declared releases, and the rows come out as the source writes them."""
-    drafted(rows, columns)
-    path = tmp_path / "spec.yaml"
-    path.write_text(
-        declare_draft((tmp_path / "draft.yaml").read_text(encoding="utf-8"), rows),
-        encoding="utf-8",
-    )
+@pytest.mark.parametrize(
+    ("rows", "columns", "method"),
+    [
+        (300, 20, "mixture"),
+        pytest.param(1_200, 294, "auto", marks=pytest.mark.slow),  # in fewer rows noise drowns them
+    ],
+)
+def test_a_declared_draft_releases_rows_in_the_formats_of_the_source(
+    tmp_path, rows, columns, method
+):
+    drafted_extract(tmp_path, rows, columns)
+    path, text = tmp_path / "spec.yaml", (tmp_path / "draft.yaml").read_text(encoding="utf-8")
+    path.write_text(declare_draft(text, rows), encoding="utf-8")
     spec = load_spec(path)
     shape = Shape(read_frame(spec), read_marked(path).content)
     table = release_once(shape, 1, method, "1e-7").synthetic
@@ -270,21 +240,10 @@ def require_release(drafted, tmp_path, rows, columns, method):
     pd.testing.assert_frame_equal(table.domain.encode(frame).frame(), table.frame())
 
 
-def test_a_declared_draft_releases_rows_in_the_formats_of_the_source(drafted, tmp_path):
-    require_release(drafted, tmp_path, 300, 20, "mixture")
-
-
-@pytest.mark.slow
-def test_a_wide_extract_is_released(drafted, tmp_path):
-    require_release(drafted, tmp_path, 1_200, 294, "auto")  # of fewer rows noise drowns the counts
-
-
-def test_a_flag_written_as_decimals_does_not_decide_the_decimal_mark(tmp_path):
+def test_a_flag_written_as_decimals_does_not_decide_the_decimal_mark(drafted):
     amounts = [f"{n},{n % 10}5" for n in range(ROWS)]
     frame = pd.DataFrame({"flag": some("1.0", "0.0"), "b": some("2.0", "3.0"), "price": amounts})
-    frame.to_csv(tmp_path / "table.csv", index=False)
-    (tmp_path / "draft.yaml").write_text(draft(tmp_path / "table.csv"))
-    spec = load_spec(tmp_path / "draft.yaml")
+    _, spec = drafted(frame)
     assert spec.source.decimal == ","
     assert spec.attributes["price"].type == "float"
     assert spec.attributes["flag"].type == "boolean"
@@ -324,37 +283,31 @@ def test_decimals_of_parquet_are_drafted_as_numbers(tmp_path):
     assert validate_rows(read_frame(spec), spec)[1].valid
 
 
-def test_columns_of_lists_are_left_out_of_a_draft_and_named(tmp_path):
+def test_columns_of_lists_are_left_out_of_a_draft_and_named(drafted):
     frame = pd.DataFrame({"n": np.arange(ROWS) % 3, "tags": [[1, 2]] * ROWS})
     frame["place"] = [{"x": 1}] * ROWS
-    frame.to_parquet(tmp_path / "nested.parquet")
-    (tmp_path / "draft.yaml").write_text(draft(tmp_path / "nested.parquet"))
-    spec = load_spec(tmp_path / "draft.yaml")
+    _, spec = drafted(frame, "nested.parquet")
     assert list(spec.ignore) == ["tags", "place"]
     assert list(spec.attributes) == ["n"]
     assert validate_rows(read_frame(spec), spec)[1].valid
 
 
 @pytest.mark.parametrize(("each", "kind"), [(1, "text"), (30, "categorical")])
-def test_telephone_numbers_with_a_plus_sign_are_no_quantities(tmp_path, each, kind):
+def test_telephone_numbers_with_a_plus_sign_are_no_quantities(drafted, each, kind):
     numbers = np.random.default_rng(2).choice(10**7, 90, replace=False) + 447910000000
     frame = pd.DataFrame({"line": [f"+{number}" for number in np.repeat(numbers, each)], "a": 1})
-    frame.to_csv(tmp_path / "calls.csv", index=False)
-    (tmp_path / "calls.yaml").write_text(draft(tmp_path / "calls.csv"))
-    attribute = load_spec(tmp_path / "calls.yaml").attributes["line"]
+    attribute = drafted(frame)[1].attributes["line"]
     assert attribute.type == kind
     assert (attribute.pattern if each == 1 else attribute.values[0]).startswith("+")
 
 
-def test_the_share_of_rows_without_a_text_is_drafted(tmp_path):
+def test_the_share_of_rows_without_a_text_is_drafted(column):
     remarks = [f"remark of row {n}: {'x' * (n % 7)}" if n % 10 == 0 else None for n in range(400)]
-    guessed, _ = column(tmp_path, "remark", remarks)
+    guessed, _ = column("remark", remarks)
     assert guessed["nullable"]
     assert guessed["missing_share"] == 0.9
 
 
-def test_changes_with_a_plus_sign_are_quantities(tmp_path):
+def test_changes_with_a_plus_sign_are_quantities(column):
     changes = [f"{number:+d}" for number in range(-3_000_000, 3_000_000, 10_001)]
-    pd.DataFrame({"change": changes}).to_csv(tmp_path / "x.csv", index=False)
-    (tmp_path / "x.yaml").write_text(draft(tmp_path / "x.csv"))
-    assert load_spec(tmp_path / "x.yaml").attributes["change"].type == "integer"
+    assert column("change", changes)[0]["type"] == "integer"

@@ -6,10 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cloister.constraints import constraints_of
 from cloister.constraints.counting import count_violations
 from cloister.models.task import task_of
-from cloister.schema.drafts.drafting import draft
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import read_table
 
@@ -70,19 +68,14 @@ def _obeyed(folder: Path, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_what_is_missing_where_another_column_says_so_is_proposed(tmp_path, kind):
-    frame, path = _frame(), tmp_path / f"staff.{kind}"
-    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
-    text = draft(path)
-    proposals = _proposals(text)
-    (tmp_path / "draft.yaml").write_text(text, encoding="utf-8")
-    assert load_spec(tmp_path / "draft.yaml").constraints == ()
-
-    assert len(proposals) == len(EXPECTED)
+def test_what_is_missing_where_another_column_says_so_is_proposed(tmp_path, drafted, kind):
+    text, spec = drafted(_frame(), f"staff.{kind}")
+    assert spec.constraints == ()
+    assert len(_proposals(text)) == len(EXPECTED)
     assert _obeyed(tmp_path, text) == EXPECTED
 
 
-def test_columns_that_are_missing_together_are_proposed_once(tmp_path):
+def test_columns_that_are_missing_together_are_proposed_once(drafted):
     rng = np.random.default_rng(2)
     gone = rng.random(ROWS) < 0.5
     frame = pd.DataFrame(
@@ -92,34 +85,23 @@ def test_columns_that_are_missing_together_are_proposed_once(tmp_path):
             "town": pd.Series(rng.choice(["x", "y"], ROWS)).mask(gone),
         }
     )
-    frame.to_csv(tmp_path / "homes.csv", index=False)
-    (line,) = _proposals(draft(tmp_path / "homes.csv"))
+    (line,) = _proposals(drafted(frame)[0])
     assert "t.town is missing exactly if t.street is missing" in line
 
 
-def test_few_rows_and_chance_propose_nothing(tmp_path):
+def test_few_rows_and_chance_propose_nothing_and_say_nothing_of_it(drafted):
     rng = np.random.default_rng(3)
-    frame = pd.DataFrame(
-        {
-            f"c{index}": pd.Series(rng.choice(list("abcde"), 120)).astype(object)
-            for index in range(20)
-        }
-    )
+    columns = {f"c{index}": rng.choice([*"abcde"], 120) for index in range(20)}
+    frame = pd.DataFrame(columns, dtype=object)
     for index in range(20):
         frame.loc[rng.choice(120, rng.integers(2, 110), replace=False), f"c{index}"] = None
-    frame.to_csv(tmp_path / "random.csv", index=False)
-    assert not _proposals(draft(tmp_path / "random.csv"))
-
-
-def test_a_draft_without_proposals_says_nothing_of_them(tmp_path: Path) -> None:
-    pd.DataFrame({"a": range(50), "b": list("xy") * 25}).to_csv(tmp_path / "t.csv", index=False)
-    text = draft(tmp_path / "t.csv")
+    text, spec = drafted(frame)
+    assert not _proposals(text)
     assert "All rows agree" not in text
-    (tmp_path / "t.yaml").write_text(text, encoding="utf-8")
-    assert constraints_of(load_spec(tmp_path / "t.yaml").constraints, ["a", "b"], tmp_path) == ()
+    assert spec.constraints == ()
 
 
-def test_clock_times_and_grouped_numbers_are_named_as_rules_write_them(tmp_path):
+def test_clock_times_and_grouped_numbers_are_named_as_rules_write_them(tmp_path, drafted):
     rng = np.random.default_rng(4)
     minutes, amount = rng.choice([0, 510, 735], ROWS), rng.choice([-441_150, 900, 12_000], ROWS)
     columns = {
@@ -128,9 +110,7 @@ def test_clock_times_and_grouped_numbers_are_named_as_rules_write_them(tmp_path)
         "late": np.where(minutes == 510, "", rng.integers(0, 900, ROWS).astype(str)),
         "paid": np.where(amount < 0, "", rng.integers(0, 900, ROWS).astype(str)),
     }
-    path = tmp_path / "shops.csv"
-    pd.DataFrame(columns).to_csv(path, index=False)
-    assert _obeyed(tmp_path, draft(path)) == [
+    assert _obeyed(tmp_path, drafted(pd.DataFrame(columns))[0]) == [
         "t.late is missing exactly if t.opens = 510",
         "t.paid is missing exactly if t.amount = -441150",
     ]

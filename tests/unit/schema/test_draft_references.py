@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from cloister.models.task import task_of
-from cloister.schema.drafts.drafting import draft
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import read_table
 
@@ -44,16 +43,13 @@ def _as_declared(text):
     return "\n".join([*head, *hint, *columns, *lines[stop:]])
 
 
-@pytest.mark.parametrize("prefix", ["", "E-"])
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_reference_to_its_own_table_is_hinted_at(tmp_path, prefix, kind):
-    frame, path = _staff(prefix), tmp_path / f"staff.{kind}"
-    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
-    text = draft(path)
+@pytest.mark.parametrize(("prefix", "kind"), [("", "csv"), ("E-", "csv"), ("", "parquet")])
+def test_a_reference_to_its_own_table_is_hinted_at(tmp_path, drafted, prefix, kind):
+    frame = _staff(prefix)
+    text, whole = drafted(frame, f"staff.{kind}")
     (hint,) = _hints(text)
     assert hint.startswith("# boss holds values of id")
-    (tmp_path / "staff.yaml").write_text(text, encoding="utf-8")
-    assert load_spec(tmp_path / "staff.yaml").ignore == ()
+    assert whole.ignore == ()
     (tmp_path / "tables.yaml").write_text(_as_declared(text), encoding="utf-8")
     spec = load_spec(tmp_path / "tables.yaml")
     task = task_of(spec, {"staff": ROWS})
@@ -64,23 +60,17 @@ def test_a_reference_to_its_own_table_is_hinted_at(tmp_path, prefix, kind):
     assert np.isin(table.codes["boss"][1:], table.codes["id"]).all()
 
 
-def test_whole_numbers_with_decimals_are_to_be_written_without(tmp_path):
-    frame = _staff()
-    frame["boss"] = frame["boss"].astype("float")
-    frame.to_csv(tmp_path / "staff.csv", index=False)
-    text = draft(tmp_path / "staff.csv")
+def test_whole_numbers_with_decimals_are_to_be_written_without(drafted):
+    text, _ = drafted(_staff().astype({"boss": "float"}))
     assert len(_hints(text)) == 1
     assert "in the file without decimals" in text
 
 
-def test_a_table_whose_first_row_names_itself_is_to_leave_that_out(tmp_path):
+def test_a_table_whose_first_row_names_itself_is_to_leave_that_out(drafted):
     frame = _staff("E-")
     frame.loc[0, "boss"] = "E-1"
-    frame.to_csv(tmp_path / "staff.csv", index=False)
-    assert "with no value in boss where a row is the first" in draft(tmp_path / "staff.csv")
+    assert "with no value in boss where a row is the first" in drafted(frame)[0]
 
 
-def test_counts_below_the_number_of_rows_refer_to_nothing(tmp_path):
-    frame = _staff().drop(columns="boss")
-    frame.to_csv(tmp_path / "staff.csv", index=False)
-    assert not _hints(draft(tmp_path / "staff.csv"))
+def test_counts_below_the_number_of_rows_refer_to_nothing(drafted):
+    assert not _hints(drafted(_staff().drop(columns="boss"))[0])

@@ -35,72 +35,50 @@ FRAME = pd.DataFrame(
         "nothing": [None] * ROWS,
     }
 )
+TYPES = {
+    "id": "text",
+    "uuid": "text",
+    "age": "integer",
+    "gain": "integer",
+    "price": "float",
+    "zip": "categorical",
+    "born": "date",
+    "seen": "datetime",
+    "yes": "boolean",
+    "answer": "boolean",
+    'odd "name", größe': "categorical",
+    "true": "categorical",
+}
+BOUNDS = {
+    "age": (0, 120),
+    "gain": (0, 120_000),
+    "price": (-5.0, 50.0),
+    "born": (dt.date(1950, 1, 1), dt.date(1992, 12, 31)),
+}
 
 
-def _drafted(folder, path):
-    (folder / "draft.yaml").write_text(draft(path), encoding="utf-8")
-    return load_spec(folder / "draft.yaml")
-
-
-@pytest.fixture(params=["csv", "parquet"])
-def table(request, tmp_path):
-    path = tmp_path / f"people.{request.param}"
-    FRAME.to_csv(path, index=False) if request.param == "csv" else FRAME.to_parquet(path)
-    return path
-
-
-def test_types_are_guessed_and_marked(tmp_path, table):
-    spec = _drafted(tmp_path, table)
-    types = {name: attribute.type for name, attribute in spec.attributes.items()}
-    assert types == {
-        "id": "text",
-        "uuid": "text",
-        "age": "integer",
-        "gain": "integer",
-        "price": "float",
-        "zip": "categorical",
-        "born": "date",
-        "seen": "datetime",
-        "yes": "boolean",
-        "answer": "boolean",
-        'odd "name", größe': "categorical",
-        "true": "categorical",
-    }
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_types_and_bounds_are_guessed_and_marked_and_the_table_fits_them(drafted, kind):
+    _, spec = drafted(FRAME, f"people.{kind}")
+    attributes = spec.attributes
+    assert {name: attribute.type for name, attribute in attributes.items()} == TYPES
     assert data_derived(spec) == list(FRAME.columns.drop("nothing"))
     assert spec.ignore == ("nothing",)
-    assert [name for name, attribute in spec.attributes.items() if attribute.nullable] == [
-        'odd "name", größe'
-    ]
-    assert spec.attributes["gain"].special == [0]
-    assert spec.attributes["seen"].step == 60
-
-
-def test_what_even_a_measurement_takes_as_declared_is_unconfirmed(tmp_path, table):
-    text = ("encoding", "delimiter", "numbers", "missing") if table.suffix == ".csv" else ()
-    assert set(_drafted(tmp_path, table).unconfirmed) == {"names", "ignore", "types", *text}
-
-
-def test_bounds_lie_outside_the_data(tmp_path, table):
-    attributes = _drafted(tmp_path, table).attributes
-    assert (attributes["age"].min, attributes["age"].max) == (0, 120)
-    assert (attributes["gain"].min, attributes["gain"].max) == (0, 120_000)
-    assert (attributes["price"].min, attributes["price"].max) == (-5.0, 50.0)
-    assert (attributes["born"].min, attributes["born"].max) == (
-        dt.date(1950, 1, 1),
-        dt.date(1992, 12, 31),
-    )
-
-
-def test_the_table_fits_its_draft(tmp_path, table):
-    spec = _drafted(tmp_path, table)
+    nullable = [name for name, attribute in attributes.items() if attribute.nullable]
+    assert nullable == ['odd "name", größe']
+    assert attributes["gain"].special == [0]
+    assert attributes["seen"].step == 60
+    text = ("encoding", "delimiter", "numbers", "missing") if kind == "csv" else ()
+    assert set(spec.unconfirmed) == {"names", "ignore", "types", *text}
+    bounds = {name: (attributes[name].min, attributes[name].max) for name in BOUNDS}
+    assert bounds == BOUNDS
+    others = {name: attribute for name, attribute in attributes.items() if name != "uuid"}
     frame = read_frame(spec).drop(columns="uuid")
-    attributes = {name: attribute for name, attribute in spec.attributes.items() if name != "uuid"}
-    assert validate_rows(frame, spec.model_copy(update={"attributes": attributes}))[1].valid
+    assert validate_rows(frame, spec.model_copy(update={"attributes": others}))[1].valid
 
 
-def test_delimiter_and_missing_tokens_are_found(tmp_path):
-    (tmp_path / "odd.csv").write_text("a;b\n1;NA\n2;3\n?;4\n", encoding="utf-8")
-    spec = _drafted(tmp_path, tmp_path / "odd.csv")
+def test_delimiter_and_missing_tokens_are_found(drafted):
+    _, spec = drafted("a;b\n1;NA\n2;3\n?;4\n")
     assert spec.source.delimiter == ";"
     assert set(spec.source.missing) == {"", "NA", "?"}
     assert [attribute.type for attribute in spec.attributes.values()] == ["integer", "integer"]
@@ -117,29 +95,27 @@ def test_delimiter_and_missing_tokens_are_found(tmp_path):
         ("2020-01-01", "2020-01-01T10:00:00", "dates"),
     ],
 )
-def test_a_few_odd_cells_that_decided_a_type_are_remarked(tmp_path, usual, odd, said):
+def test_a_few_odd_cells_that_decided_a_type_are_remarked(drafted, usual, odd, said):
     for cells, remarked in (
         ([usual] * 99 + [odd], True),
         ([usual] * 100, False),
         ([usual] * 9 + [odd], False),
     ):
-        (tmp_path / "odd.csv").write_text("x\n" + "\n".join(cells) + "\n", encoding="utf-8")
-        text = draft(tmp_path / "odd.csv")
+        text, _ = drafted("x\n" + "\n".join(cells) + "\n")
         assert (f"; all but 1 of 100 values are {said}\n" in text) is remarked
         assert ("all but" in text) is remarked
 
 
-def test_a_remark_names_the_words_that_occur(tmp_path):
-    (tmp_path / "odd.csv").write_text("x\n" + "yes\nno\n" * 1_000 + "maybe\n", encoding="utf-8")
-    assert "; all but 1 of 2,001 values are yes or no\n" in draft(tmp_path / "odd.csv")
+def test_a_remark_names_the_words_that_occur(drafted):
+    text, _ = drafted("x\n" + "yes\nno\n" * 1_000 + "maybe\n")
+    assert "; all but 1 of 2,001 values are yes or no\n" in text
 
 
-def test_unusual_dtypes_are_kept(tmp_path):
+def test_unusual_dtypes_are_kept(drafted):
     frame = pd.DataFrame(
         {"small": np.array([1, 2], dtype="int8"), "half": np.array([0.5, 1], dtype="float32")}
     )
-    frame.to_parquet(tmp_path / "native.parquet")
-    attributes = _drafted(tmp_path, tmp_path / "native.parquet").attributes
+    attributes = drafted(frame, "native.parquet")[1].attributes
     assert (attributes["small"].dtype, attributes["half"].dtype) == ("int8", "float32")
 
 
@@ -150,18 +126,15 @@ def test_unusual_dtypes_are_kept(tmp_path):
     ),
     cells=st.lists(st.text(max_size=6).filter(str.strip), min_size=2, max_size=5, unique=True),
 )
-def test_any_names_and_texts_survive_the_draft(tmp_path, names, cells):
-    pd.DataFrame({name: cells for name in names}).to_parquet(tmp_path / "any.parquet")
-    spec = _drafted(tmp_path, tmp_path / "any.parquet")
+def test_any_names_and_texts_survive_the_draft(drafted, names, cells):
+    _, spec = drafted(pd.DataFrame({name: cells for name in names}), "any.parquet")
     assert list(spec.attributes) == names
     assert validate_rows(read_frame(spec), spec)[1].valid
 
 
-def test_a_column_without_a_name_is_left_out(tmp_path):
+def test_a_column_without_a_name_is_left_out(tmp_path, drafted):
     """Numbers of rows that a program has written as first column, under no name."""
-    path = tmp_path / "numbered.csv"
-    pd.DataFrame({"a": range(30), "b": ["x", "y", "z"] * 10}).to_csv(path)
-    spec = _drafted(tmp_path, path)
+    _, spec = drafted(pd.DataFrame({"a": range(30), "b": ["x", "y", "z"] * 10}).to_csv())
     assert (list(spec.attributes), spec.ignore) == (["a", "b"], ("",))
     assert list(read_frame(spec)) == ["a", "b"]
     assert ignored_columns(spec) == ("(without a name)",)
@@ -185,11 +158,8 @@ def test_files_without_a_table_are_refused(tmp_path):
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("mark", ["\ufeff", ""])
-def test_utf_16_is_recognised_by_its_mark_or_its_empty_bytes(tmp_path, encoding, mark):
-    path = tmp_path / "t.csv"
-    path.write_bytes(f"{mark}größe;n\n日;1.5\nx;2.5\n".encode(encoding))
-    (tmp_path / "spec.yaml").write_text(draft(path), encoding="utf-8")
-    spec = load_spec(tmp_path / "spec.yaml")
+def test_utf_16_is_recognised_by_its_mark_or_its_empty_bytes(drafted, encoding, mark):
+    _, spec = drafted(f"{mark}größe;n\n日;1.5\nx;2.5\n", encoding=encoding)
     assert spec.source.encoding == encoding
     assert spec.source.delimiter == ";"
     assert list(spec.attributes) == ["größe", "n"]
@@ -210,11 +180,8 @@ def test_utf_16_is_recognised_by_its_mark_or_its_empty_bytes(tmp_path, encoding,
         (["1997-12-04T15:55:49.000", "1997-12-04T15:55:50.000"], "%Y-%m-%dT%H:%M:%S.000", 1),
     ],
 )
-def test_fractions_of_seconds_and_distances_from_utc_are_recognised(tmp_path, cells, form, step):
-    path = tmp_path / "t.csv"
-    path.write_text("at,n\n" + "".join(f"{cell},{index}.5\n" for index, cell in enumerate(cells)))
-    (tmp_path / "spec.yaml").write_text(draft(path))
-    spec = load_spec(tmp_path / "spec.yaml")
+def test_fractions_of_seconds_and_distances_from_utc_are_recognised(drafted, cells, form, step):
+    _, spec = drafted("at,n\n" + "".join(f"{cell},{index}.5\n" for index, cell in enumerate(cells)))
     attribute = spec.attributes["at"]
     assert (attribute.format, attribute.step) == (form, step)
     assert validate_rows(read_frame(spec), spec)[1].valid
@@ -232,25 +199,18 @@ def test_fractions_of_seconds_and_distances_from_utc_are_recognised(tmp_path, ce
         ({"age": [*range(40)], "ward": ["A", "B", "C", "D"] * 10}, None),
     ],
 )
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
 def test_a_column_of_two_values_is_proposed_as_what_analysts_predict(
-    tmp_path, columns, proposed, packed
+    tmp_path, drafted, columns, proposed, name
 ):
-    path = tmp_path / ("table.parquet" if packed else "table.csv")
     frame = pd.DataFrame(columns)
-    frame.to_parquet(path) if packed else frame.to_csv(path, index=False)
-    text = draft(path)
-    assert not load_spec(_written(tmp_path, text)).evaluation.targets
-    accepted = load_spec(_written(tmp_path, text.replace("# evaluation:", "evaluation:")))
+    text, spec = drafted(frame, name)
+    assert not spec.evaluation.targets
+    (tmp_path / "draft.yaml").write_text(text.replace("# evaluation:", "evaluation:"))
+    accepted = load_spec(tmp_path / "draft.yaml")
     assert list(accepted.evaluation.targets) == ([] if proposed is None else [proposed])
     for positive in accepted.evaluation.targets.values():
         assert [str(value) for value in positive] == [str(frame[proposed].value_counts().index[-1])]
-
-
-def _written(folder, text):
-    path = folder / "drafted.yaml"
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def test_a_packed_file_that_is_too_long_unpacked_is_refused(tmp_path, monkeypatch):

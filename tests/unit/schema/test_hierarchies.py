@@ -13,7 +13,6 @@ from specs import spec_of
 from cloister.errors import SpecError
 from cloister.schema.codelists import MOST_LEVELS, prefix_lengths, resolve_levels
 from cloister.schema.domain import Domain
-from cloister.schema.drafts.drafting import draft
 from cloister.schema.partition import tree_of
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 
@@ -33,8 +32,10 @@ def levels_of(folder, hierarchy, **more):
     return [level.parts.tolist() for level in tree_of(column)]
 
 
-def test_prefixes_make_levels_and_a_shorter_value_is_a_node_of_its_own(tmp_path):
+def test_prefixes_make_levels_and_a_shorter_or_missing_value_is_a_node_of_its_own(tmp_path):
     assert levels_of(tmp_path, {"hierarchy": [1, 2]}) == [[0, 0, 0, 1, 1, 2], [0, 0, 1, 2, 2, 3]]
+    assert levels_of(tmp_path, {"hierarchy": [1]}, nullable=True) == [[0, 0, 0, 1, 1, 2, 3]]
+    assert resolve_levels([1, 2, 3], ["X011", "X012", "X111"], None) == ((0, 0, 1),)
 
 
 def test_long_codes_have_a_tree_by_prefixes_of_no_more_levels_than_are_counted():
@@ -46,10 +47,6 @@ def test_long_codes_have_a_tree_by_prefixes_of_no_more_levels_than_are_counted()
     assert not prefix_lengths([f"a word {code}" for code in codes[:1_000]])
 
 
-def test_the_missing_value_is_a_node_of_every_level(tmp_path):
-    assert levels_of(tmp_path, {"hierarchy": [1]}, nullable=True) == [[0, 0, 0, 1, 1, 2, 3]]
-
-
 def test_a_file_and_parents_written_out_are_the_same_tree(tmp_path):
     parents = {code: code[0] for code in CODES[:5]} | {"C": "rest", "A": "all", "B": "all"}
     lines = [f"{code},{parent}\n" for code, parent in parents.items()]
@@ -57,10 +54,6 @@ def test_a_file_and_parents_written_out_are_the_same_tree(tmp_path):
     of_file = levels_of(tmp_path, {"hierarchy": {"file": "tree.csv"}})
     assert of_file == levels_of(tmp_path, {"hierarchy": {"parents": parents}})
     assert of_file == [[0, 0, 0, 0, 0, 1], [0, 0, 0, 1, 1, 2]]
-
-
-def test_levels_that_put_all_or_no_values_together_are_left_out():
-    assert resolve_levels([1, 2, 3], ["X011", "X012", "X111"], None) == ((0, 0, 1),)
 
 
 def test_a_spec_without_a_tree_keeps_its_digest_and_one_with_a_file_follows_it(tmp_path):
@@ -99,17 +92,15 @@ def test_what_is_wrong_with_a_tree_is_said_with_its_line_and_a_remedy(tmp_path, 
     assert "codes.yaml, line 24, attributes.code.hierarchy: " in str(raised.value)
 
 
-def drafted(folder, values):
-    pd.DataFrame({"code": values, "other": ["a", "b"] * (len(values) // 2)}).to_csv(
-        folder / "rows.csv", index=False
-    )
-    line = next(each for each in draft(folder / "rows.csv").splitlines() if "  code:" in each)
-    return re.findall(r"hierarchy: (\[[0-9, ]+\])", line)
+def test_a_draft_proposes_the_prefixes_of_codes_and_none_of_words_or_short_lists(drafted):
+    def proposed(codes):
+        text, _ = drafted(pd.DataFrame({"code": codes, "other": ["a", "b"] * (len(codes) // 2)}))
+        line = next(line for line in text.splitlines() if "  code:" in line)
+        return re.findall(r"hierarchy: (\[[0-9, ]+\])", line)
 
-
-def test_a_draft_proposes_the_prefixes_of_codes_and_none_of_words_or_short_lists(tmp_path):
-    assert drafted(tmp_path, diagnoses(5_000).frame["code"].tolist()) == ["[1]"]
-    postal = [f"{10_000 + 137 * number % 9_000}" for number in range(400)] * 10
-    assert drafted(tmp_path, postal) == ["[2, 3]"]
-    assert not drafted(tmp_path, [f"A{number % 40:02d}" for number in range(1_000)])
-    assert not drafted(tmp_path, [f"street number {number % 300}" for number in range(6_000)])
+    assert proposed(diagnoses(5_000).frame["code"].tolist()) == ["[1]"]
+    assert proposed([f"{10_000 + 137 * number % 9_000}" for number in range(400)] * 10) == [
+        "[2, 3]"
+    ]
+    assert not proposed([f"A{number % 40:02d}" for number in range(1_000)])
+    assert not proposed([f"street number {number % 300}" for number in range(6_000)])

@@ -33,11 +33,6 @@ def moments(zone):
     return pd.Series(hours.tz_localize("UTC").tz_convert(zone)).mask(np.arange(ROWS) % 5 == 1)
 
 
-def drafted(tmp_path, frame, **options):
-    frame.to_parquet(tmp_path / "table.parquet", index=False, **options)
-    return spec_of(tmp_path)
-
-
 def spec_of(tmp_path):
     (tmp_path / "draft.yaml").write_text(draft(tmp_path / "table.parquet"), encoding="utf-8")
     return load_spec(tmp_path / "draft.yaml")
@@ -52,9 +47,9 @@ def written(tmp_path, spec):
 
 
 @pytest.mark.parametrize("options", [{}, {"row_group_size": 7}])
-def test_an_order_of_categories_is_drafted_and_released(tmp_path, options):
+def test_an_order_of_categories_is_drafted_and_released(tmp_path, drafted, options):
     frame = pd.DataFrame({"grade": grades(), "kind": grades(ordered=False)})
-    spec = drafted(tmp_path, frame, **options)
+    _, spec = drafted(frame, "table.parquet", **options)
     assert isinstance(spec.attributes["grade"], Ordinal)
     assert spec.attributes["grade"].values == GRADES
     assert spec.attributes["kind"].type == "categorical"
@@ -75,11 +70,12 @@ def test_lists_of_several_orders_in_one_file_are_no_order(tmp_path):
     assert spec_of(tmp_path).attributes["grade"].type == "categorical"
 
 
-@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
-@pytest.mark.parametrize("zone", ZONES)
-def test_moments_keep_their_zone(tmp_path, zone, unit):
+@pytest.mark.parametrize(
+    ("zone", "unit"), [*((zone, "us") for zone in ZONES), (ZONES[0], "ms"), (ZONES[0], "ns")]
+)
+def test_moments_keep_their_zone(tmp_path, drafted, zone, unit):
     frame = pd.DataFrame({"at": moments(zone).dt.as_unit(unit)})
-    spec = drafted(tmp_path, frame)
+    _, spec = drafted(frame, "table.parquet")
     assert isinstance(spec.attributes["at"], Datetime)
     again = written(tmp_path, spec)
     pd.testing.assert_series_equal(again["at"], frame["at"])
@@ -93,11 +89,10 @@ def test_moments_keep_their_zone(tmp_path, zone, unit):
     assert list(pd.to_datetime(texts, utc=True)) == list(frame["at"].dropna().dt.tz_convert("UTC"))
 
 
-def test_a_zone_that_is_not_known_is_refused(tmp_path):
+def test_a_zone_that_is_not_known_is_refused(tmp_path, drafted):
     assert zoned_dtype("datetime64[us, Europe/Nowhere]") is None
-    spec = drafted(tmp_path, pd.DataFrame({"at": moments("Europe/Berlin")}))
-    text = (tmp_path / "draft.yaml").read_text().replace("Europe/Berlin", "Europe/Nowhere")
-    (tmp_path / "draft.yaml").write_text(text)
+    text, spec = drafted(pd.DataFrame({"at": moments("Europe/Berlin")}), "table.parquet")
+    (tmp_path / "draft.yaml").write_text(text.replace("Europe/Berlin", "Europe/Nowhere"))
     with pytest.raises(SpecError, match="dtype: cannot hold"):
         load_spec(tmp_path / "draft.yaml")
     assert "Europe/Berlin" in spec.attributes["at"].dtype
@@ -112,18 +107,17 @@ def test_a_moment_of_no_year_is_invalid_and_not_wrapped_to_another(tmp_path, uni
     typed, invalid = parse(pd.read_parquet(tmp_path / "table.parquet")["at"], ANY_MOMENT)
     assert invalid.tolist() == [True, *[False] * ROWS]
     assert typed.isna().tolist() == invalid.tolist()
-    assert "; 1 of no year from 1 to 9999, which cannot be declared" in draft(
-        tmp_path / "table.parquet"
-    )
+    said = draft(tmp_path / "table.parquet")
+    assert "; 1 of no year from 1 to 9999, which cannot be declared" in said
     attribute = spec_of(tmp_path).attributes["at"]
     assert (attribute.type, attribute.min.year, attribute.max.year) == ("datetime", 1970, 1970)
 
 
-def test_moments_at_the_ends_of_nanoseconds_are_drafted_within_them(tmp_path):
+def test_moments_at_the_ends_of_nanoseconds_are_drafted_within_them(drafted):
     ends = pd.to_datetime(
         ["1677-09-22T01:00:00", "2262-04-10T23:00:00.000001"], format="ISO8601"
     ).astype("M8[ns]")
-    attribute = drafted(tmp_path, pd.DataFrame({"at": ends})).attributes["at"]
+    attribute = drafted(pd.DataFrame({"at": ends}), "table.parquet")[1].attributes["at"]
     assert (attribute.dtype, attribute.step) == ("datetime64[ns]", 0.0001)
     assert pd.Timestamp(attribute.min).as_unit("ns") <= ends[0]
     assert ends[1] <= pd.Timestamp(attribute.max).as_unit("ns")

@@ -9,9 +9,7 @@ import pytest
 from cloister.models.task import task_of
 from cloister.schema.attributes import Date, Datetime
 from cloister.schema.domain import column_of
-from cloister.schema.drafts.drafting import draft
 from cloister.schema.parsing import parse
-from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.validation import read_table
 
 FORMS = {
@@ -59,21 +57,12 @@ def _born(share):
     )
 
 
-def _drafted(tmp_path, share):
-    frame = pd.DataFrame({"born": _born(share), "x": range(900)})
-    frame.to_csv(tmp_path / "people.csv", index=False)
-    text = draft(tmp_path / "people.csv")
-    (tmp_path / "people.yaml").write_text(text, encoding="utf-8")
-    return next(line for line in text.splitlines() if line.startswith("  born:"))
-
-
-def test_a_draft_takes_dates_of_which_some_lack_a_part_for_dates(tmp_path):
-    line = _drafted(tmp_path, 0.2)
-    spec = load_spec(tmp_path / "people.yaml")
+def test_a_draft_takes_dates_of_which_some_lack_a_part_for_dates(drafted):
+    text, spec = drafted(pd.DataFrame({"born": _born(0.2), "x": range(900)}))
     born = spec.attributes["born"]
     assert (born.type, born.format, born.partial) == ("date", "%d/%m/%Y", "missing")
     assert born.nullable
-    assert "lack the day or the month" in line
+    assert "lack the day or the month" in text
     task = task_of(spec, {spec.name: 900}).lead
     table, report = read_table(spec, task.domain)
     column = table.domain["born"]
@@ -82,21 +71,19 @@ def test_a_draft_takes_dates_of_which_some_lack_a_part_for_dates(tmp_path):
     assert (table.codes["born"] == column.null_code).sum() == lacking
 
 
-def test_a_draft_says_what_to_do_where_most_dates_lack_a_part(tmp_path):
-    line = _drafted(tmp_path, 0.9)
-    assert "give year, month and day a column each" in line
-    assert load_spec(tmp_path / "people.yaml").attributes["born"].type == "categorical"
+def test_a_draft_says_what_to_do_where_most_dates_lack_a_part(drafted):
+    text, spec = drafted(pd.DataFrame({"born": _born(0.9), "x": range(900)}))
+    assert "give year, month and day a column each" in text
+    assert spec.attributes["born"].type == "categorical"
 
 
 DAY, MOMENT = dt.date(2021, 1, 1), dt.datetime(2021, 1, 1)
 MONTHS = ["2021-03", "2023-12", "2022-01"]
 
 
-def test_months_are_dates_written_without_a_day(tmp_path):
+def test_months_are_dates_written_without_a_day(tmp_path, drafted):
     frame = pd.DataFrame({"month": MONTHS * 20, "named": ["Mar 2021", "Dec 2023", "Jan 2022"] * 20})
-    frame.to_csv(tmp_path / "table.csv", index=False)
-    (tmp_path / "draft.yaml").write_text(draft(tmp_path / "table.csv"), encoding="utf-8")
-    spec = load_spec(tmp_path / "draft.yaml")
+    _, spec = drafted(frame)
     assert [attribute.format for attribute in spec.attributes.values()] == ["%Y-%m", "%b %Y"]
     column = column_of("month", spec.attributes["month"], tmp_path)
     assert column.size == 36
@@ -115,11 +102,8 @@ def test_a_month_is_compared_by_its_first_day(tmp_path):
     assert month.constant("2022-01-01") == same[2]
 
 
-def test_a_month_lacks_no_day():
+def test_a_month_lacks_no_day_and_a_moment_needs_one():
     with pytest.raises(ValueError, match="no day that could be missing"):
         Date(type="date", min=DAY, max=DAY, format="%Y-%m", partial="missing")
-
-
-def test_a_moment_needs_a_day():
     with pytest.raises(ValueError, match="year, month and day once each"):
         Datetime(type="datetime", min=MOMENT, max=MOMENT, format="%Y-%m %H:%M:%S")

@@ -1,19 +1,20 @@
 """Declared columns from CSV, Parquet and SQL, and the message for each unusable source."""
 
 import sqlite3
-from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
+from cells import spec_of
+from declared_table import WHOLE
 
 from cloister.errors import DataError, SpecError, StorageError
 from cloister.schema.domain import Domain
 from cloister.schema.sources.csv_files import _BLOCK_BYTES
 from cloister.schema.sources.reading import read_frame
-from cloister.schema.spec import Spec, ValidationSpec
+from cloister.schema.spec import ValidationSpec
 from cloister.schema.validation import read_table
 
 NAMES = ["b", "a"]
@@ -22,21 +23,7 @@ LARGE = pd.array([2**60 + 1, None], dtype="Int64")
 
 def _spec(names=NAMES, **source):
     location = source if "url" in source else {"path": "people.csv", **source}
-    return Spec.declared_in(
-        Path(),
-        {
-            "name": "people",
-            "source": location,
-            "privacy": {
-                "unit": "row",
-                "relation": "add_remove",
-                "rows": {"measured": True},
-                "budget": {"epsilon": 1, "delta": 0, "per": "ever"},
-            },
-            "attributes": {name: {"type": "integer", "min": 0, "max": 9} for name in names},
-            "release": {"epsilon": 1, "delta": 0},
-        },
-    )
+    return spec_of("fail", dict.fromkeys(names, WHOLE), **location)
 
 
 def _read(folder, content, names=NAMES, **source):

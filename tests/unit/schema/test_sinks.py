@@ -13,6 +13,7 @@ import pandas as pd
 import psycopg
 import pytest
 import sqlalchemy as sa
+from cells import spec_of
 from postgres_schemas import schema
 
 from cloister.errors import StorageError
@@ -23,7 +24,6 @@ from cloister.schema.sinks import NOTES, LoadTarget, SyntheticTable, load_tables
 from cloister.schema.sources.databases import connect
 from cloister.schema.sources.files_and_urls import holds_password
 from cloister.schema.sources.reading import read_frame
-from cloister.schema.spec import Spec
 
 PARENT = {
     "id": TextKey(type="text", pattern="{1..9999}", dtype="int64"),
@@ -91,19 +91,9 @@ def test_what_is_loaded_is_read_back_as_it_was(url, tmp_path):
     tables = tables_in(tmp_path)
     load_tables(LoadTarget(url, "r-1", "shop"), tables)
     for table, attributes in zip(tables, (PARENT, CHILD), strict=True):
-        spec = {
-            "name": "shop",
-            "source": {"url": url, "table": table.name},
-            "privacy": {
-                "unit": "row",
-                "relation": "add_remove",
-                "rows": {"public": 9},
-                "budget": {"epsilon": 1, "delta": 0, "per": "ever"},
-            },
-            "attributes": {name: attribute.model_dump() for name, attribute in attributes.items()},
-            "release": {"epsilon": 1, "delta": 0},
-        }
-        again = table.domain.encode(read_frame(Spec.model_validate(spec))).frame()
+        keys = {name: attribute.model_dump() for name, attribute in attributes.items()}
+        spec = spec_of("fail", keys, url=url, table=table.name)
+        again = table.domain.encode(read_frame(spec)).frame()
         pd.testing.assert_frame_equal(again, pd.read_parquet(table.file), check_dtype=False)
 
 

@@ -45,9 +45,6 @@ def test_times_are_whole_numbers_of_minutes_or_seconds(form, texts, numbers):
 )
 def test_other_texts_are_invalid(text):
     assert parse(pd.Series([text], dtype="str"), _whole("%H:%M:%S"))[1].all()
-
-
-def test_seconds_that_are_no_whole_minute_are_invalid():
     assert parse(pd.Series(["08:30:01"], dtype="str"), _whole("%H:%M"))[1].all()
 
 
@@ -55,9 +52,6 @@ def test_fractions_of_seconds_are_decimal_numbers():
     attribute = Float(type="float", min=0, max=86_400, decimals=3, format="%H:%M:%S.%3f")
     typed, _ = parse(pd.Series(["08:30:00.25", "00:00:01"], dtype="str"), attribute)
     assert typed.tolist() == [30_600.25, 1.0]
-
-
-def test_a_fraction_has_no_place_in_a_whole_number():
     with pytest.raises(ValueError, match="form of a number"):
         _whole("%H:%M:%S.%3f")
 
@@ -83,16 +77,21 @@ def _frame():
     )
 
 
-def _drafted(tmp_path, path):
-    (tmp_path / "draft.yaml").write_text(draft(path), encoding="utf-8")
-    return load_spec(tmp_path / "draft.yaml")
+def _written(spec):
+    """The rows of a source, read and written as CSV."""
+    table, report = read_table(spec, task_of(spec, {spec.name: ROWS}).lead.domain)
+    assert report.valid
+    written = io.StringIO()
+    write_csv_rows(table.frame(), written, spec, header=True)
+    return written.getvalue()
 
 
 def test_native_times_are_drafted_as_numbers_and_come_back_as_they_were(tmp_path):
-    path = tmp_path / "trips.parquet"
-    pq.write_table(_frame(), path)
-    native = pq.read_table(path)
-    spec = _drafted(tmp_path, path)
+    pq.write_table(_frame(), tmp_path / "trips.parquet")
+    native = pq.read_table(tmp_path / "trips.parquet")
+    text = draft(tmp_path / "trips.parquet")
+    (tmp_path / "draft.yaml").write_text(text, encoding="utf-8")
+    spec = load_spec(tmp_path / "draft.yaml")
     assert {name: attribute.type for name, attribute in spec.attributes.items()} == {
         "at": "integer", "minute": "integer", "fine": "float", "took": "float", "half": "float"
     }  # fmt: skip
@@ -106,9 +105,12 @@ def test_native_times_are_drafted_as_numbers_and_come_back_as_they_were(tmp_path
     assert back.schema.types == native.schema.types
     assert all(back[name].equals(native[name]) for name in ("at", "minute", "took", "half"))
     assert back["fine"].cast(pa.time64("us")).equals(native["fine"].cast(pa.time64("us")))
+    (tmp_path / "draft.yaml").write_text(text.replace("max: 86399,", "max: 90000,"))
+    with pytest.raises(SpecError, match="cannot hold all declared values"):
+        load_spec(tmp_path / "draft.yaml")
 
 
-def test_times_in_text_are_drafted_as_numbers_and_written_as_they_were(tmp_path):
+def test_times_in_text_are_drafted_as_numbers_and_written_as_they_were(tmp_path, drafted):
     frame = pd.DataFrame(
         {
             "opens": [f"{7 + n % 4}:{n % 60:02d}" for n in range(ROWS)],
@@ -117,24 +119,11 @@ def test_times_in_text_are_drafted_as_numbers_and_written_as_they_were(tmp_path)
             "lap": [f"00:01:{n % 60:02d}.{n:03d}" for n in range(ROWS)],
         }
     )
-    path = tmp_path / "trips.csv"
-    frame.to_csv(path, index=False)
-    spec = _drafted(tmp_path, path)
+    _, spec = drafted(frame)
     assert [attribute.type for attribute in spec.attributes.values()] == ["integer"] * 3 + ["float"]
     assert spec.attributes["took"].max >= 199 * 60
     assert spec.attributes["opens"].max == 1439
-    task = task_of(spec, {spec.name: ROWS}).lead
-    written = io.StringIO()
-    write_csv_rows(read_table(spec, task.domain)[0].frame(), written, spec, header=True)
-    assert written.getvalue() == path.read_text()
-
-
-def test_a_type_of_times_holds_no_more_than_a_day(tmp_path):
-    pq.write_table(_frame(), tmp_path / "trips.parquet")
-    text = draft(tmp_path / "trips.parquet").replace("max: 86399,", "max: 90000,")
-    (tmp_path / "draft.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(SpecError, match="cannot hold all declared values"):
-        load_spec(tmp_path / "draft.yaml")
+    assert _written(spec) == (tmp_path / "table.csv").read_text()
 
 
 def test_lengths_of_time_of_pandas_are_seconds():
@@ -147,22 +136,16 @@ def test_lengths_of_time_of_pandas_are_seconds():
     assert column.decode(column.encode(spans)).tolist()[0] == pd.Timedelta(seconds=90)
 
 
-def test_times_are_read_beside_decimal_commas(tmp_path):
+def test_times_are_read_beside_decimal_commas(tmp_path, drafted):
     frame = pd.DataFrame(
         {
             "at": [f"{n % 24:02d}:{n % 60:02d}" for n in range(ROWS)],
             "price": [f"{n},{n % 97:02d}" for n in range(ROWS)],
         }
     )
-    path = tmp_path / "trips.csv"
-    frame.to_csv(path, index=False, sep=";")
-    spec = _drafted(tmp_path, path)
+    _, spec = drafted(frame, sep=";")
     assert (spec.source.decimal, spec.attributes["at"].format) == (",", "%H:%M")
-    table, report = read_table(spec, task_of(spec, {spec.name: ROWS}).lead.domain)
-    assert report.valid
-    written = io.StringIO()
-    write_csv_rows(table.frame(), written, spec, header=True)
-    assert written.getvalue() == path.read_text()
+    assert _written(spec) == (tmp_path / "table.csv").read_text()
 
 
 def test_a_clock_of_twelve_hours_writes_those_of_a_day():

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from cells import spec_of
 from validated_rows import batch_of, validate_rows
 
 from cloister.errors import DataError
 from cloister.schema.domain import Domain
 from cloister.schema.sources.csv_writing import write_csv_rows
-from cloister.schema.spec import Spec
 from cloister.schema.validation import Validation
 
 ATTRIBUTES = {
@@ -50,22 +50,7 @@ class _ManyOfKindA:
 
 
 def _spec(on_invalid, attributes=ATTRIBUTES):
-    return Spec.declared_in(
-        Path(),
-        {
-            "name": "people",
-            "source": {"path": "people.csv"},
-            "privacy": {
-                "unit": "row",
-                "relation": "add_remove",
-                "rows": {"measured": True},
-                "budget": {"epsilon": 1, "delta": 0, "per": "ever"},
-            },
-            "attributes": attributes,
-            "release": {"epsilon": 1, "delta": 0},
-            "validation": {"on_invalid": on_invalid},
-        },
-    )
+    return spec_of(on_invalid, attributes)
 
 
 def _frame(*changes):
