@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 from guarantees import suited, suited_spec
 from private_table import PrivateTable
+from selected import selected
 
 from cloister.constraints.counting import violation_reports
 from cloister.models.protocol import fit, make_plan
@@ -31,7 +32,7 @@ def late_imports():
 ONE_TABLE = [name for name in sorted(METHODS) if not create(name).of_database]
 
 
-@pytest.fixture(scope="module", params=ONE_TABLE)
+@pytest.fixture(scope="module", params=selected(ONE_TABLE))
 def certified(request, basis, fitted, brief_training, tmp_path_factory):
     """The plan, the model and the certificate of one method on the small world."""
     task, synthesizer = suited(request.param, fitted.task), create(request.param)

@@ -13,6 +13,7 @@ from hospital import hospital
 from leavers import leavers
 from random_persons import random_persons
 from random_tables import random_table
+from selected import selected
 from shape import release_once
 
 from cloister.constraints.counting import count_violations
@@ -74,7 +75,7 @@ def assert_reported(trial):
         column_plot(column)
 
 
-@pytest.mark.parametrize("method", ["independent", "copula"])
+@pytest.mark.parametrize("method", ["independent", pytest.param("copula", marks=pytest.mark.slow)])
 def test_a_key_beside_orders_has_room(method):
     """Feasible sets of both orders left eleven values of a number that a key of 265 rows needs."""
     assert delivered(method, 2_001)
@@ -90,19 +91,19 @@ def persons_at_odds(trial):
     return sum(several) + (np.bincount(codes[persons.key]) > trial.task.neighbours.max_rows).sum()
 
 
-@pytest.mark.parametrize("method", FEW)
+@pytest.mark.parametrize("method", selected(FEW))
 def test_a_random_table_with_random_rules_is_released(method, brief_training):
     charged = [delivered(method, seed) for seed in range(FEW[method])]
     assert any(charged)
 
 
 @pytest.mark.parametrize("shape", [leavers, calls])
-@pytest.mark.parametrize("method", FEW)
+@pytest.mark.parametrize("method", selected(FEW))
 def test_what_checks_say_of_rows_holds_in_all(method, shape, brief_training):
     assert delivered(method, 1, lambda seed: shape(1_500, seed))
 
 
-@pytest.mark.parametrize("method", FEW_OF_PERSONS)
+@pytest.mark.parametrize("method", selected(FEW_OF_PERSONS))
 def test_random_persons_with_random_rules_are_released(method, brief_training):
     charged = [delivered(method, seed, random_persons) for seed in range(FEW_OF_PERSONS[method])]
     assert any(charged)

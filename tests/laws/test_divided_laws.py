@@ -193,6 +193,7 @@ def held_block(table: Table) -> tuple[Table, None]:
     return table, None
 
 
+@pytest.mark.slow
 def test_real_workers_hold_the_databases_in_memory() -> None:
     whole = random_rows(np.random.default_rng(5), HOSPITAL)
     with workers_of("local:2") as workers:

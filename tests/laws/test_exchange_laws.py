@@ -64,12 +64,12 @@ def workers():
 @pytest.mark.parametrize(
     ("persons", "most", "part_rows", "long"),
     [
-        (1, 1, 200, 1),  # blocks of nobody
-        (1, 7, 200, 1 << 10),
+        pytest.param(1, 1, 200, 1, marks=pytest.mark.slow),  # blocks of nobody
+        pytest.param(1, 7, 200, 1 << 10, marks=pytest.mark.slow),
         (60, 3, 150, 1),
-        (60, 3, 150, 1 << 10),
+        pytest.param(60, 3, 150, 1 << 10, marks=pytest.mark.slow),
         (300, 2, 150, 1 << 10),
-        (300, 2, 600, 1),  # a single part
+        pytest.param(300, 2, 600, 1, marks=pytest.mark.slow),  # a single part
     ],
 )
 def test_rows_within_bounds_and_their_order_are_those_in_memory(

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from guarantees import accounted, givable, suited
 from private_table import PrivateTable
+from selected import marks_of, selected
 from shipped import shipped
 
 from cloister.constraints import dependency, parse_denial
@@ -37,9 +38,7 @@ pytestmark = pytest.mark.usefixtures("brief_training")
 ONE_TABLE = sorted(name for name in METHODS if not create(name).of_database)
 # Each trains as long as Kamino, of which it is all but one part: in the slow suite alone.
 WITHOUT_A_PART = ("kamino-unsequenced", "kamino-unweighed")
-FITTED = [
-    pytest.param(name, marks=[pytest.mark.slow] * (name in WITHOUT_A_PART)) for name in ONE_TABLE
-]
+FITTED = selected(ONE_TABLE, slow=WITHOUT_A_PART)
 ROWS = 600
 DELTA = Fraction(1, 10**5)
 # Largest distance of cumulative shares, drawn and true, of one column; 0.035 was the most measured.
@@ -122,7 +121,7 @@ def test_what_was_planned_is_spent_and_is_the_budget(run):
     assert all(stage.explanation for stage in chosen.stages)
 
 
-@pytest.mark.parametrize("method", ONE_TABLE)
+@pytest.mark.parametrize("method", selected(ONE_TABLE))
 def test_a_filter_reads_each_plan_and_never_below_its_cost(method):
     """At four times delta, of which half covers what the plan may reveal outright."""
     task = suited(method, world()[0])
@@ -329,7 +328,7 @@ def test_every_column_may_be_missing(method, tmp_path):
 
 # advanced composition, as its paper prints it, has no epsilon for each answer of the smaller one
 HOPELESS = [
-    *((method, Fraction(1, 10**4)) for method in ONE_TABLE),
+    *(pytest.param(method, Fraction(1, 10**4), marks=marks_of(method)) for method in ONE_TABLE),
     *(
         pytest.param(method, Fraction(1, 10**9), marks=pytest.mark.slow)
         for method in ONE_TABLE
@@ -349,7 +348,7 @@ def test_a_hopeless_budget_is_refused_and_the_order_of_one_that_would_do_named(m
     assert make_plan(synthesizer, task, Budget(4 * Fraction(named[1]), DELTA)).stages
 
 
-@pytest.mark.parametrize("method", ONE_TABLE)
+@pytest.mark.parametrize("method", selected(ONE_TABLE))
 def test_noise_that_the_rows_of_one_unit_need_is_held_against_the_rows(method):
     task, budget = suited(method, world()[0]), Budget(Fraction(2), DELTA)
     assert make_plan(create(method), task, budget).stages
@@ -371,7 +370,7 @@ def test_a_budget_without_delta_is_refused(method):
         make_plan(create(method), task, Budget(Fraction(1), Fraction(0)))
 
 
-@pytest.mark.parametrize("method", ONE_TABLE)
+@pytest.mark.parametrize("method", selected(ONE_TABLE))
 def test_a_table_of_keys_alone_is_refused_before_it_is_charged(method):
     key = {"id": TextKey(type="text", pattern="R{001..999}")}
     task = suited(method, Task(Domain.of(key, Path()), (), ROWS, Neighbours()))
