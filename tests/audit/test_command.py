@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from cloister.audit.kept import Effort
 from cloister.flows.cli.app import run
 
 SPEC = """
@@ -33,15 +35,37 @@ def home(tmp_path: Path, monkeypatch) -> Path:
     return tmp_path / "home"
 
 
-def audited(capsys, *words: str) -> dict:
+@pytest.fixture
+def in_process(monkeypatch) -> None:
+    """Releases are made here: other processes take longer to start than most tests."""
+    monkeypatch.setattr(Effort, "pool", lambda _: ThreadPoolExecutor(1))
+
+
+def said(capsys, *words: str):
     capsys.readouterr()
-    code = run(["audit", *words, "--json"])
-    said = capsys.readouterr()
-    assert code == 0, said.err
-    return json.loads(said.out)
+    code = run([*words, "--json"])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    return json.loads(out)
 
 
-def test_releases_are_kept_and_gone_on_with_and_nothing_is_charged(home, capsys, tmp_path):
+def audited(capsys, *words: str) -> dict:
+    return said(capsys, "audit", *words)
+
+
+def attacked(capsys, *words: str) -> list[dict]:
+    return said(capsys, "attack", *words)
+
+
+def spec_of(folder: Path, text: str) -> str:
+    (folder / "wards.txt").write_text("north\nsouth\neast\n")
+    (folder / "visits.yaml").write_text(text)
+    return str(folder / "visits.yaml")
+
+
+def test_releases_are_kept_and_gone_on_with_and_nothing_is_charged(
+    home, in_process, capsys, tmp_path
+):
     first = audited(capsys, "independent", "--trials", "20")
     assert first["shown"]["trials"] == 20
     assert first["shown"]["unread"] == first["shown"]["unplanned"] == 0
@@ -59,10 +83,8 @@ def test_releases_are_kept_and_gone_on_with_and_nothing_is_charged(home, capsys,
     assert [path.name for path in home.iterdir()] == ["audits"]
 
 
-def test_a_spec_is_audited_without_its_data(home, capsys, tmp_path):
-    (tmp_path / "wards.txt").write_text("north\nsouth\neast\n")
-    (tmp_path / "visits.yaml").write_text(SPEC)
-    spec = str(tmp_path / "visits.yaml")
+def test_a_spec_is_audited_without_its_data_by_other_processes(home, capsys, tmp_path):
+    spec = spec_of(tmp_path, SPEC)
     found = audited(capsys, "independent", "--spec", spec, "--trials", "20", "--epsilon", "2")
     assert found["attack"]["unit"] == "key:person"
     assert found["attack"]["relation"] == "replace_one"
@@ -100,15 +122,9 @@ release: {method: auto, epsilon: 1, delta: 1e-6}
 """
 
 
-def attacked(capsys, *words: str) -> list[dict]:
-    capsys.readouterr()
-    code = run(["attack", *words, "--json"])
-    said = capsys.readouterr()
-    assert code == 0, said.err
-    return json.loads(said.out)
-
-
-def test_releases_whose_rows_are_attacked_are_kept_beside_what_there_is_to_find(home, capsys):
+def test_releases_whose_rows_are_attacked_are_kept_beside_what_there_is_to_find(
+    home, in_process, capsys
+):
     first = attacked(capsys, "independent", "--releases", "10")
     assert [each["releases"] for each in first] == [10] * 3
     lines = {path: path.read_text() for path in (home / "audits").glob("rows-*.jsonl")}
@@ -120,12 +136,10 @@ def test_releases_whose_rows_are_attacked_are_kept_beside_what_there_is_to_find(
     assert [path.name for path in home.iterdir()] == ["audits"]
 
 
-def test_rows_by_a_spec_are_attacked_and_the_page_gets_them(home, capsys, tmp_path):
-    (tmp_path / "wards.txt").write_text("north\nsouth\neast\n")
-    (tmp_path / "visits.yaml").write_text(ROWS)
+def test_rows_by_a_spec_are_attacked_and_the_page_gets_them(home, in_process, capsys, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- generated: rows -->\n<!-- end: rows -->\nafter\n")
-    words = ["--spec", str(tmp_path / "visits.yaml"), "--releases", "10"]
+    words = ["--spec", spec_of(tmp_path, ROWS), "--releases", "10"]
     (method, *_) = attacked(capsys, "independent", *words, "--markdown", str(page))
     assert method["attack"]["spec"].endswith("visits.yaml")
     text = page.read_text()
@@ -134,20 +148,25 @@ def test_rows_by_a_spec_are_attacked_and_the_page_gets_them(home, capsys, tmp_pa
 
 
 def test_units_of_a_spec_are_its_own(home, capsys, tmp_path):
-    (tmp_path / "wards.txt").write_text("north\nsouth\neast\n")
-    spec = tmp_path / "visits.yaml"
-    spec.write_text(SPEC)
-    words = ["independent", "--spec", str(spec), "--releases", "10"]
+    words = ["independent", "--spec", spec_of(tmp_path, SPEC), "--releases", "10"]
     assert run(["attack", *words, "--unit", "row"]) == 2
     assert "leave out --unit" in capsys.readouterr().err
     assert run(["attack", *words]) == 2
     assert "names at most 999 persons" in capsys.readouterr().err
     assert not home.exists()
-    spec.write_text(SPEC.replace("001..999", "00001..99999"))
-    assert [each["attack"]["unit"] for each in attacked(capsys, *words)] == ["key:person"] * 3
 
 
-def test_methods_of_several_tables_are_attacked_beside_controls_of_their_own(home, capsys):
+@pytest.mark.slow
+def test_persons_of_a_spec_are_attacked(home, in_process, capsys, tmp_path):
+    spec = spec_of(tmp_path, SPEC.replace("001..999", "00001..99999"))
+    results = attacked(capsys, "independent", "--spec", spec, "--releases", "10")
+    assert [each["attack"]["unit"] for each in results] == ["key:person"] * 3
+
+
+@pytest.mark.slow
+def test_methods_of_several_tables_are_attacked_beside_controls_of_their_own(
+    home, in_process, capsys
+):
     words = ["relational-independent", "independent", "--releases", "10"]
     results = attacked(capsys, *words)
     units = [(each["attack"]["method"], each["attack"]["unit"]) for each in results]

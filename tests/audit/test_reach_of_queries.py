@@ -42,7 +42,11 @@ def shares(kind: type, neighbours: Neighbours, effort: Effort) -> Shares:
     return reach(law, query, query.sensitivity(neighbours), neighbours, effort)
 
 
-@pytest.mark.parametrize("neighbours", UNITS, ids=str)
+@pytest.mark.parametrize(
+    "neighbours",
+    [*(pytest.param(unit, marks=pytest.mark.slow) for unit in UNITS[:-1]), UNITS[-1]],
+    ids=str,
+)
 @pytest.mark.parametrize("kind", LAWS, ids=lambda kind: kind.__name__)
 def test_neighbours_attain_what_a_query_claims_and_no_more(kind: type, neighbours: Neighbours):
     least = LATE.get(kind, LEAST)
