@@ -147,6 +147,7 @@ def test_a_release_is_charged_certified_approved_and_sampled(
     assert more.groupby("town")["state"].nunique().max() == 1
 
 
+@pytest.mark.slow
 def test_the_laws_of_all_methods_hold():
     laws = [f"tests/laws/{name}.py" for name in ("test_synthesizer_laws", "test_certificate_laws")]
     words = [sys.executable, "-m", "pytest", "-p", "mst_registered", *laws, "-k", "mst", "-m", ""]

@@ -160,7 +160,7 @@ def made(theirs: Callable[[], pld.PrivacyLossDistribution]) -> pld.PrivacyLossDi
 
 
 @pytest.mark.parametrize(("event", "relation", "theirs"), THEIRS)
-@pytest.mark.parametrize("delta", [1e-5, 1e-6])
+@pytest.mark.parametrize("delta", [pytest.param(1e-5, marks=pytest.mark.slow), 1e-6])
 def test_loss_distributions_agree_with_dp_accounting(
     event: Event, relation: str, theirs: Callable[[], pld.PrivacyLossDistribution], delta: float
 ) -> None:
@@ -188,16 +188,13 @@ def test_divergences_are_converted_as_by_dp_accounting(rho: float, delta: float)
 
 RARE = [
     (Fraction(1, 10**5), Fraction(1, 2), 1000, 1e-6),
-    (Fraction(1, 10**5), Fraction(1, 2), 1000, 1e-5),
-    (Fraction(1, 10**5), Fraction(1, 2), 10**5, 1e-6),
-    (Fraction(1, 10**4), Fraction(1, 2), 1000, 1e-6),
     (Fraction(1, 10**3), Fraction(7, 10), 5000, 1e-6),
 ]
 MORE = [
     (Fraction(rate), Fraction(noise), steps, delta)
     for rate in ("1/100000", "1/1000", "1/20")
     for noise in ("1/2", "1", "4")
-    for steps in (1, 100, 10_000)
+    for steps in (1, 100, 100_000)
     for delta in (1e-5, 1e-8)
 ]
 
@@ -232,8 +229,10 @@ def test_training_is_as_tight_as_dp_accounting_however_rare_a_row(
     assert ours <= theirs * looser + 1e-5
 
 
-@pytest.mark.parametrize("delta", [1e-5, 1e-6, 1e-8])
-@pytest.mark.parametrize(("rate", "noise"), [(1e-5, 0.5), (1e-3, 0.5), (0.1, 1.5), (0.9, 4.0)])
+@pytest.mark.parametrize(
+    ("rate", "noise", "delta"),
+    [(1e-5, 0.5, 1e-8), (1e-3, 0.5, 1e-6), (0.1, 1.5, 1e-5), (0.9, 4.0, 1e-8)],
+)
 def test_one_step_is_integrated_directly(rate: float, noise: float, delta: float) -> None:
     event = SampledGaussian(Fraction(str(rate)), Fraction(str(noise)), 1)
     found = epsilon(event, delta, "add_remove")
@@ -252,11 +251,8 @@ def test_steps_that_cost_next_to_nothing_are_read_in_seconds() -> None:
     ("rate", "noise", "steps"),
     [
         (Fraction(1, 10**4), Fraction(1, 2), 1000),
-        (Fraction(1, 1000), Fraction(7, 10), 5000),
-        (Fraction(1, 100), Fraction(11, 10), 1000),
-        (Fraction(1, 50), Fraction(2), 500),
         (Fraction(1, 4), Fraction(3), 50),
-        (Fraction(256, 60000), Fraction(13, 10), 3516),
+        pytest.param(Fraction(256, 60000), Fraction(13, 10), 3516, marks=pytest.mark.slow),
     ],
 )
 def test_training_agrees_with_the_prv_accountant_of_opacus(

@@ -14,7 +14,7 @@ from cloister.schema.attributes import Categorical
 from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
 
-ROWS, SIZE, REPEATS, DEVIATION = 30_000, 60, 20, 100.0
+ROWS, SIZE, REPEATS, DEVIATION = 30_000, 60, 5, 100.0
 VALUES = [f"v{at}" for at in range(SIZE)]
 CELLS = declared_cells(
     Domain.of({"place": Categorical(type="categorical", values=VALUES)}, Path())["place"]

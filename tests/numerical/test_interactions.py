@@ -1,6 +1,7 @@
 """Joint factors hold what was measured and what their feasible set forces, and no more."""
 
 import numpy as np
+import pytest
 import torch
 from matches import TEAMS, matches
 from shape import release_once
@@ -84,6 +85,7 @@ def test_a_fit_of_nothing_forgets_what_attributes_of_a_factor_tell_of_each_other
     assert divergence(fit.mixture) < 0.001
 
 
+@pytest.mark.slow
 def test_who_plays_whom_is_not_invented():
     """The data have an information of 0.08 nats, of which the rule alone takes 0.04."""
     drawn = release_once(matches(), 2, "mixture").synthetic.codes

@@ -154,7 +154,7 @@ def test_a_table_of_the_same_cells_is_pooled_and_used_once():
 
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory):
+def fitted(tmp_path_factory, brief_training):
     """Fit the same rows at some epsilon, after an earlier model; with the rows and the task."""
     table = people(np.random.default_rng(4))
     task = Task(DOMAIN, (), ROWS, Neighbours())

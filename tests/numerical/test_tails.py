@@ -11,7 +11,7 @@ from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain
 from cloister.schema.partition import Partition, declared_cells
 
-ROWS, LAST, NOISE, REPEATS = 6_000, 999_999, 25.0, 20
+ROWS, LAST, NOISE, REPEATS = 6_000, 999_999, 25.0, 5
 TAILS = {
     "lognormal": lambda rng: rng.lognormal(10.5, 0.6, ROWS),
     "gamma": lambda rng: rng.gamma(1.5, 30_000, ROWS),

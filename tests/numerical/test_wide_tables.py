@@ -76,7 +76,7 @@ def pair_errors(trial):
 
 
 def test_a_small_wide_table_is_no_worse_than_independent_columns():
-    shape = panel(2_000, 50)
+    shape = panel(1_000, 30)
     mixture, alone = (release_once(shape, 0.3, method) for method in ("mixture", "independent"))
     assert not mixture.plan.parameters.rounds
     assert [stage.name for stage in mixture.plan.stages] == ["histograms"]

@@ -360,7 +360,7 @@ def test_the_sentences_of_a_certificate_are_of_the_method_that_made_it(run):
     assert "merged to bins" not in said, "every declared value has a bin here"
 
 
-@pytest.mark.parametrize("options", [{"k": 400}, {"epsilon0": Fraction(1, 10)}, {"gamma": 2}])
+@pytest.mark.parametrize("options", [{"k": 400, "epsilon0": Fraction(1, 10)}, {"gamma": 2}])
 def test_parameters_of_the_spec_are_charged_as_they_are(options):
     task = task_of(100_000, options=options, wanted_rows=10**6)
     with pytest.raises(PlanError, match="at most") as refusal:

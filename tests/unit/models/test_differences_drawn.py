@@ -24,8 +24,8 @@ def quartiles_agree(real, drawn) -> bool:
     return bool((np.abs(first - second) <= 1 + first / 4).all())
 
 
-def test_dates_of_a_chain_come_out_as_far_apart_as_in_the_data() -> None:
-    trial = release_once(deliveries(4_000), 3, "mixture")
+def test_dates_of_a_chain_come_out_as_far_apart_as_in_the_data(brief_training) -> None:
+    trial = release_once(deliveries(2_000), 3, "mixture")
     real, drawn = (table.frame() for table in (trial.real, trial.synthetic))
     assert not any(count_violations(rule, trial.synthetic) for rule in trial.task.hard)
     for first, second in (("ordered", "shipped"), ("shipped", "delivered")):
@@ -35,8 +35,8 @@ def test_dates_of_a_chain_come_out_as_far_apart_as_in_the_data() -> None:
 
 
 @pytest.fixture(scope="module")
-def released():
-    return release_once(stays(3_000), 3, "mixture")
+def released(brief_training):
+    return release_once(stays(2_000), 3, "mixture")
 
 
 def test_differences_come_out_as_in_the_data(released) -> None:
@@ -62,7 +62,7 @@ def test_a_stored_model_draws_the_same_rows_and_keeps_conditions(released) -> No
 
 
 @pytest.mark.parametrize("method", ["independent", "copula", "dpview+", "bayes", "kamino"])
-def test_every_method_has_differences(method: str) -> None:
+def test_every_method_has_differences(method: str, brief_training) -> None:
     trial = release_once(deliveries(1_500), 9, method)
     real, drawn = (table.frame() for table in (trial.real, trial.synthetic))
     assert not any(count_violations(rule, trial.synthetic) for rule in trial.task.hard)
@@ -74,9 +74,9 @@ def test_every_method_has_differences(method: str) -> None:
     assert all(np.array_equal(first.codes[n], second.codes[n]) for n in first.codes)
 
 
-def test_differences_of_rows_of_persons_come_out_as_in_the_data() -> None:
+def test_differences_of_rows_of_persons_come_out_as_in_the_data(brief_training) -> None:
     """Rows of persons had none: stays of a week lasted 260 days."""
-    trial = release_once(stays_of_patients(4_000), 3, "mixture")
+    trial = release_once(stays_of_patients(2_000), 3, "mixture")
     real, drawn = (table.frame() for table in (trial.real, trial.synthetic))
     days = [(rows["discharged"] - rows["admitted"]).dt.days for rows in (real, drawn)]
     assert quartiles_agree(*days)

@@ -261,6 +261,7 @@ def test_two_rows_that_are_like_one_anchor_are_as_alike_as_counted() -> None:
     assert np.trace(of_anchor) / 4 > 0.6
 
 
+@pytest.mark.slow
 def test_rows_of_one_parent_are_as_alike_as_those_of_the_data() -> None:
     trial = release_database(pupils(), 100, "relational-independent", noise=NoiseSource.insecure(1))
     data, drawn = (alike(own.tables["marks"].frame()) for own in (trial.real, trial.synthetic))

@@ -131,7 +131,10 @@ def figures(frame):
     )
 
 
-@pytest.mark.parametrize("method", ["mixture", "independent", "copula", "dpview", "kamino"])
+SLOW = [pytest.param(method, marks=pytest.mark.slow) for method in ("copula", "kamino")]
+
+
+@pytest.mark.parametrize("method", ["mixture", "independent", "dpview", *SLOW])
 def test_rows_are_as_round_as_the_data(method, brief_training):
     trial = release_once(rounded_calls(3_000), 1, method)
     real, drawn = map(figures, trial.frames)

@@ -142,7 +142,7 @@ def test_a_control_group_has_no_more_free_than_those_it_is_in(
 
 @pytest.fixture
 def small_group():
-    """A control group of 256 MiB, which only root can make."""
+    """A control group of 320 MiB, which only root can make."""
     trees, limit = Path("/sys/fs/cgroup"), "memory.max"
     if (trees / "memory").exists():
         trees, limit = trees / "memory", "memory.limit_in_bytes"
@@ -154,7 +154,7 @@ def small_group():
     try:
         if not (group / limit).exists():
             pytest.skip("control groups have no limit of memory here")
-        (group / limit).write_text(str(256 << 20))
+        (group / limit).write_text(str(320 << 20))
         yield group
     finally:
         group.rmdir()
@@ -162,7 +162,7 @@ def small_group():
 
 @pytest.mark.slow
 def test_a_release_that_does_not_fit_in_its_control_group_charges_nothing(place, small_group):
-    """It needs about twice what the group may have."""
+    """It needs more than the group may have."""
     program = (
         "import sys; from cloister.flows.cli import app, console; "
         "console.PULSE = float('inf'); sys.exit(app.run(sys.argv[1:]))"
