@@ -112,31 +112,26 @@ def test_a_table_is_not_rewritten_while_its_parts_are_read(tmp_path, url):
     executed(url, "SET lock_timeout = '200ms'", "VACUUM FULL packed")
 
 
-def test_a_part_of_a_snapshot_that_has_ended_ends_the_release(tmp_path, url):
+END_CONNECTIONS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_class ON relation = pg_class.oid "
+    "WHERE relnamespace = to_regnamespace(current_schema()) AND pid <> pg_backend_pid()"
+)
+"""Ends what holds a snapshot of this schema's tables."""
+
+
+def test_a_part_of_a_snapshot_that_has_ended_or_was_lost_ends_the_release(tmp_path, url):
+    """A connection that is lost after all parts were read is no fault."""
     spec = spec_of(tmp_path, url, "plain")
-    with source_parts(spec, None, 500) as parts:
+    said = "has ended; run the same command, which resumes"
+    with source_parts(spec, None, 500) as ended:
         pass
-    with pytest.raises(StorageError, match="has ended; run the same command, which resumes"):
-        rows_of(parts[0], spec)
-
-
-def test_a_connection_that_is_lost_after_all_parts_were_read_is_no_fault(tmp_path, url):
-    spec = spec_of(tmp_path, url, "plain")
-    with source_parts(spec, None, 500) as parts:
-        read = [rows_of(part, spec) for part in parts]
-        end_connections(url)
-        with pytest.raises(StorageError, match="has ended; run the same command, which resumes"):
-            rows_of(parts[0], spec)
+    with source_parts(spec, None, 500) as lost:
+        read = [rows_of(part, spec) for part in lost]
+        executed(url, END_CONNECTIONS)
+        for parts in (ended, lost):
+            with pytest.raises(StorageError, match=said):
+                rows_of(parts[0], spec)
     assert sum(read, []) == ALL
-
-
-def end_connections(url):
-    """End what holds a snapshot of this schema's tables."""
-    executed(
-        url,
-        "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_class ON relation = pg_class.oid "
-        "WHERE relnamespace = to_regnamespace(current_schema()) AND pid <> pg_backend_pid()",
-    )
 
 
 def test_a_view_is_one_part(tmp_path, url):

@@ -121,7 +121,7 @@ def synthetic(place) -> list[bytes]:
 
 
 def test_a_release_out_of_core_is_the_one_in_memory_and_so_is_its_evaluation(
-    place, monkeypatch, capsys, seeded_noise
+    place, prefect_server, monkeypatch, capsys, seeded_noise
 ):
     words = ["--epsilon", "0.1", "--seed-sampling", "7", "--evaluate", "quick"]
     assert run(quick_release(place, *words)) == 0

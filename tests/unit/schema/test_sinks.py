@@ -61,33 +61,22 @@ def url(request, tmp_path, monkeypatch):
 def tables_in(folder: Path, parents: int = 200, children: int = 500) -> list[SyntheticTable]:
     """Two tables of random values in Parquet files."""
     rng = np.random.default_rng(1)
-    tables = []
-    for name, attributes, rows in (("Parent t", PARENT, parents), ("child", CHILD, children)):
-        domain = Domain.of(attributes, folder)
-        codes = {
-            column.name: np.arange(rows)
-            if column.kind == "key"
-            else rng.integers(0, column.size, rows)
-            for column in domain
-        }
-        if name == "child":
+    domains = [Domain.of(attributes, folder) for attributes in (PARENT, CHILD)]
+    files = [folder / f"{name}.parquet" for name in ("Parent t", "child")]
+    for domain, file, rows in zip(domains, files, (parents, children), strict=True):
+        codes = {column.name: rng.integers(0, column.size, rows) for column in domain}
+        codes[domain.names[0]] = np.arange(rows)
+        if "parent" in codes:
             codes["parent"] = rng.integers(0, parents, rows)
-        Table(domain, codes).frame().to_parquet(folder / f"{name}.parquet", index=False)
-        key = ForeignKey("child", "parent", "Parent t", "id", 9)
-        tables.append(
-            SyntheticTable(
-                name,
-                domain,
-                folder / f"{name}.parquet",
-                next(iter(attributes)),
-                (key,) if name == "child" else (),
-                (("parent", "count"),) if name == "child" else (),
-            )
-        )
-    return tables
+        Table(domain, codes).frame().to_parquet(file, index=False)
+    key = ForeignKey("child", "parent", "Parent t", "id", 9)
+    return [
+        SyntheticTable("Parent t", domains[0], files[0], "id"),
+        SyntheticTable("child", domains[1], files[1], "number", (key,), (("parent", "count"),)),
+    ]
 
 
-def test_what_is_loaded_is_read_back_as_it_was(url, tmp_path):
+def test_what_is_loaded_is_read_back_and_types_and_keys_are_enforced(url, tmp_path):
     tables = tables_in(tmp_path)
     load_tables(LoadTarget(url, "r-1", "shop"), tables)
     for table, attributes in zip(tables, (PARENT, CHILD), strict=True):
@@ -95,45 +84,34 @@ def test_what_is_loaded_is_read_back_as_it_was(url, tmp_path):
         spec = spec_of("fail", keys, url=url, table=table.name)
         again = table.domain.encode(read_frame(spec)).frame()
         pd.testing.assert_frame_equal(again, pd.read_parquet(table.file), check_dtype=False)
-
-
-def test_keys_and_what_may_be_missing_are_enforced(url, tmp_path):
-    load_tables(LoadTarget(url, "r-1", "shop"), tables_in(tmp_path))
-    for statement in (
-        "INSERT INTO child (number, parent, count) VALUES ('C9999', 9999, 1)",
-        "INSERT INTO child (number, parent, count) VALUES ('C0001', 1, -1)",
-        "INSERT INTO child (number, parent, count) VALUES ('C9999', NULL, 1)",
-        "INSERT INTO child (number, parent, count) SELECT 'C9999', parent, count FROM child",
+    with connect(url, "schema") as connection:
+        parent, child = map(sa.inspect(connection).get_columns, ("Parent t", "child"))
+    types = {column["name"]: str(column["type"]) for column in parent + child}
+    narrowest = {"id": "INTEGER", "price": "NUMERIC(4, 2)", "born": "DATE", "flag": "BOOLEAN"}
+    narrowest |= {'odd "name': "VARCHAR(3)", "count": "BIGINT"}
+    assert types.items() >= narrowest.items()
+    assert types["seen"] in ("TIMESTAMP", "DATETIME")
+    nullable = [name for name, attribute in PARENT.items() if attribute.nullable]
+    assert [column["name"] for column in parent if column["nullable"]] == nullable
+    for values in (
+        "VALUES ('C9999', 9999, 1)",
+        "VALUES ('C0001', 1, -1)",
+        "VALUES ('C9999', NULL, 1)",
+        "SELECT 'C9999', parent, count FROM child",
     ):
         with pytest.raises(StorageError, match="IntegrityError"), connect(url, "row") as connection:
             if connection.dialect.name == "sqlite":
                 connection.exec_driver_sql("PRAGMA foreign_keys = ON")
-            connection.execute(sa.text(statement))
+            connection.execute(sa.text(f"INSERT INTO child (number, parent, count) {values}"))
 
 
-def test_types_are_the_narrowest_that_hold_all_values(url, tmp_path):
-    load_tables(LoadTarget(url, "r-1", "shop"), tables_in(tmp_path))
-    with connect(url, "schema") as connection:
-        columns = sa.inspect(connection).get_columns("Parent t")
-        (child,) = [
-            column
-            for column in sa.inspect(connection).get_columns("child")
-            if column["name"] == "count"
-        ]
-    types = {column["name"]: str(column["type"]) for column in columns}
-    assert types["id"] == "INTEGER"
-    assert types["price"] == "NUMERIC(4, 2)"
-    assert types["born"] == "DATE"
-    assert types["seen"] in ("TIMESTAMP", "DATETIME")
-    assert types["flag"] == "BOOLEAN"
-    assert types['odd "name'] == "VARCHAR(3)"
-    assert str(child["type"]) == "BIGINT"
-    assert [column["name"] for column in columns if column["nullable"]] == [
-        name for name, attribute in PARENT.items() if attribute.nullable
-    ]
+def with_a_reference_to_no_row(table: SyntheticTable) -> None:
+    frame = pd.read_parquet(table.file)
+    frame.loc[0, "parent"] = 9_999
+    frame.to_parquet(table.file)
 
 
-def test_a_check_leaves_nothing_and_a_second_load_changes_nothing(url, tmp_path):
+def test_checks_second_loads_and_other_releases_change_nothing(url, tmp_path):
     tables, target = tables_in(tmp_path), LoadTarget(url, "r-1", "shop")
     require_loadable(target, tables)
     assert not (tmp_path / "out.db").exists()
@@ -144,18 +122,11 @@ def test_a_check_leaves_nothing_and_a_second_load_changes_nothing(url, tmp_path)
         assert connection.execute(sa.text("SELECT count(*) FROM child")).scalar() == 500
         notes = connection.execute(sa.text(f"SELECT * FROM {NOTES}")).all()  # noqa: S608
     assert {tuple(note) for note in notes} == {
-        ("Parent t", "r-1", "shop"),
-        ("child", "r-1", "shop"),
+        (name, "r-1", "shop") for name in ("Parent t", "child")
     }
-
-
-def test_a_table_of_another_release_is_never_touched(url, tmp_path):
-    tables = tables_in(tmp_path)
-    load_tables(LoadTarget(url, "r-1", "shop"), tables)
-    with pytest.raises(StorageError, match="'Parent t' that is not of this release"):
-        require_loadable(LoadTarget(url, "r-2", "shop"), tables)
-    with pytest.raises(StorageError, match="not of this release"):
-        load_tables(LoadTarget(url, "r-2", "shop"), tables)
+    for touch in (require_loadable, load_tables):
+        with pytest.raises(StorageError, match="'Parent t' that is not of this release"):
+            touch(LoadTarget(url, "r-2", "shop"), tables)
 
 
 def test_a_later_release_replaces_the_tables_of_its_dataset_alone(url, tmp_path):
@@ -169,9 +140,7 @@ def test_a_later_release_replaces_the_tables_of_its_dataset_alone(url, tmp_path)
     assert _held(url) == (300, {"r-2"})
     with pytest.raises(StorageError, match="'Parent t' that no release of this dataset made"):
         load_tables(LoadTarget(url, "r-3", "library", replaces=True), fewer)
-    frame = pd.read_parquet(fewer[1].file)
-    frame.loc[0, "parent"] = 9_999
-    frame.to_parquet(fewer[1].file)
+    with_a_reference_to_no_row(fewer[1])
     with pytest.raises(StorageError, match="IntegrityError"):
         load_tables(LoadTarget(url, "r-4", "shop", replaces=True), fewer)
     assert _held(url) == (300, {"r-2"}), "what fails leaves the earlier release whole"
@@ -212,9 +181,7 @@ def test_a_table_that_nobody_noted_is_never_replaced(url, tmp_path):
 
 def test_references_of_no_row_leave_nothing(url, tmp_path):
     tables = tables_in(tmp_path)
-    frame = pd.read_parquet(tables[1].file)
-    frame.loc[0, "parent"] = 9_999
-    frame.to_parquet(tables[1].file)
+    with_a_reference_to_no_row(tables[1])
     with pytest.raises(StorageError, match="IntegrityError"):
         load_tables(LoadTarget(url, "r-1", "shop"), tables)
     with connect(url, "schema", made=True) as connection:
@@ -295,14 +262,11 @@ def test_a_password_in_a_url_is_seen(address, literal):
     assert holds_password(address) == literal
 
 
-def test_a_password_from_the_environment_may_have_any_letter(monkeypatch):
+def test_a_password_from_the_environment_may_have_any_letter_and_must_be_there(monkeypatch):
     from cloister.schema.sources.databases import _resolved
 
     monkeypatch.setenv("PW", "a@b/c:d?e#f%")
     assert _resolved("postgresql://officer:${PW}@db/x", made=True).password == "a@b/c:d?e#f%"
-
-
-def test_a_variable_that_is_not_set_is_named():
     with (
         pytest.raises(StorageError, match="CLOISTER_NO_SUCH_VARIABLE, which is not set"),
         connect("postgresql://a:${CLOISTER_NO_SUCH_VARIABLE}@127.0.0.1/x", "it"),

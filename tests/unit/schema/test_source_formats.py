@@ -1,7 +1,6 @@
 """What is written as CSV has the declared formats of its source, and is read back as it was."""
 
 import string
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -40,52 +39,34 @@ words = st.text(
 
 @st.composite
 def specs(draw):
+    marks = [{"thousands": ","}, {"decimal": ",", "thousands": "."}, {"thousands": "'"}]
     source = {
         "delimiter": draw(st.sampled_from([",", ";", "\t", "|"])),
         "encoding": draw(st.sampled_from([*ENCODINGS, *WIDE])),
         "missing": draw(st.permutations(MISSING)),
-        **draw(
-            st.sampled_from(
-                [{"thousands": ","}, {"decimal": ",", "thousands": "."}, {"thousands": "'"}]
-            )
-        ),
+        **draw(st.sampled_from(marks)),
     }
     form = draw(st.sampled_from(DAYS[:-1])) + draw(st.sampled_from(CLOCKS + FRACTIONS))
-    step = draw(
-        st.sampled_from([step for step in STEPS if step * MICROS % written_micros(form) == 0])
-    )
+    steps = [step for step in STEPS if step * MICROS % written_micros(form) == 0]
+    step = draw(st.sampled_from(steps))
     moment = {"type": "datetime", "min": "1969-01-02", "max": "2068-12-30", "step": step}
     known = words.filter(lambda word: word not in MISSING and can(word, source["encoding"]))
-    written = [form for form in NUMBERS if can(form or "", source["encoding"])]
+    numbers = [form for form in NUMBERS if can(form or "", source["encoding"])]
     listed = draw(st.lists(known, min_size=1, max_size=4, unique=True))
     flag = draw(st.sampled_from([("1", "0"), ("Y", "N"), ("True", "False"), ("oui", "non")]))
     attributes = {
         "déjà vu %": {"type": "categorical", "values": listed},
         "flag": {"type": "boolean", "true": flag[0], "false": flag[1]},
-        "whole": {
-            "type": "integer",
-            "min": -50_000,
-            "max": 9_999_999,
-            "format": draw(st.sampled_from(WHOLES)),
-        },
-        "amount": {
-            "type": "float",
-            "min": -5000,
-            "max": 99_999,
-            "decimals": 2,
-            "format": draw(st.sampled_from(written)),
-        },
+        "whole": {"type": "integer", "min": -50_000, "max": 9_999_999},
+        "amount": {"type": "float", "min": -5000, "max": 99_999, "decimals": 2},
         "listed": {"type": "ordinal", "values": [0.5, 1000.25, 7.0]},
-        "day": {
-            "type": "date",
-            "min": "1969-01-01",
-            "max": "2068-12-31",
-            "format": draw(st.sampled_from(DAYS)),
-        },
+        "day": {"type": "date", "min": "1969-01-01", "max": "2068-12-31"},
         "at": {**moment, "format": form},
         "plain": moment,
         "key": {"type": "text", "pattern": draw(st.sampled_from(["{1..9999}", "N°{0001..9999}"]))},
     }
+    for name, forms in (("whole", WHOLES), ("amount", numbers), ("day", DAYS)):
+        attributes[name]["format"] = draw(st.sampled_from(forms))
     for keys in attributes.values():
         keys["nullable"] = draw(st.booleans())
         keys["missing"] = draw(st.sampled_from([None, *MISSING]))
@@ -117,84 +98,71 @@ def test_a_synthetic_table_is_read_back_as_it_was_drawn(tmp_path, drawn, seed):
         np.testing.assert_array_equal(encoded.codes[name], table.codes[name], name)
 
 
+def validated(tmp_path, text, attributes, source=(), **more):
+    """A spec whose file holds a text in such an encoding, and its valid rows."""
+    path, source = tmp_path / "table.csv", dict(source)
+    path.write_text(text, encoding=source.get("encoding"))
+    spec = declared(tmp_path, attributes, {"path": str(path), **source}, **more)
+    frame, report = validate_rows(read_frame(spec), spec)
+    return spec, frame, report
+
+
+def written(tmp_path, spec, frame):
+    """The text in which a release writes such rows."""
+    write_table(Domain.of(spec.attributes, spec.folder).encode(frame), tmp_path / "o.parquet")
+    write_csv(tmp_path / "o.parquet", tmp_path / "o", spec)
+    return (tmp_path / "o").read_text(encoding=spec.source.encoding)
+
+
+MARKS = {"delimiter": ";", "decimal": ",", "thousands": "."}
+
+
 def test_the_text_of_a_source_comes_back(tmp_path):
     text = (
         "id;größe;preis;seit;am;ok;code;nix\n"
-        "1;Zoë;1.234,50;04.12.1997;1997-12-04T15:55:49;1;7.0;x\n"
+        "1;Zoë;1.234,50;04.12.1997;1997-12-04T15:55:49;1;7,0;x\n"
         '2;"a;b";-0,25;01.01.2000;2000-01-01T00:00:00;0;NA;\n'
     )
-    (tmp_path / "table.csv").write_text(text, encoding="latin-1")
-    source = {
-        "path": str(tmp_path / "table.csv"),
-        "delimiter": ";",
-        "encoding": "latin-1",
-        "decimal": ",",
-        "thousands": ".",
-        "missing": ["NA"],
-    }
-    point = {"path": source["path"], **source}
+    source = {**MARKS, "encoding": "latin-1", "missing": ["NA"]}
+    ends = {"min": "1990-01-01", "max": "2005-01-01"}
     attributes = {
         "id": {"type": "text", "pattern": "{1..99}"},
         "größe": {"type": "categorical", "values": ["Zoë", "a;b"]},
         "preis": {"type": "float", "min": -1, "max": 9999, "decimals": 2, "format": "%'.2f"},
-        "seit": {"type": "date", "min": "1990-01-01", "max": "2005-01-01", "format": "%d.%m.%Y"},
-        "am": {
-            "type": "datetime",
-            "min": "1990-01-01",
-            "max": "2005-01-01",
-            "format": "%Y-%m-%dT%H:%M:%S",
-        },
+        "seit": {"type": "date", **ends, "format": "%d.%m.%Y"},
+        "am": {"type": "datetime", **ends, "format": "%Y-%m-%dT%H:%M:%S"},
         "ok": {"type": "boolean", "true": "1", "false": "0"},
         "code": {"type": "float", "min": 0, "max": 9, "decimals": 0, "nullable": True},
     }
-    text_of_point = text.replace("7.0", "7,0")
-    (tmp_path / "table.csv").write_text(text_of_point, encoding="latin-1")
-    spec = declared(tmp_path, attributes, point, ignore=["nix"])
-    frame, report = validate_rows(read_frame(spec), spec)
+    spec, frame, report = validated(tmp_path, text, attributes, source, ignore=["nix"])
     assert report.valid
     assert list(frame["größe"]) == ["Zoë", "a;b"]
     assert list(frame["preis"]) == [1234.5, -0.25]
     assert frame["am"][0] == pd.Timestamp("1997-12-04 15:55:49")
-    write_table(Domain.of(spec.attributes, spec.folder).encode(frame), tmp_path / "o.parquet")
-    write_csv(tmp_path / "o.parquet", tmp_path / "o", spec)
-    expected = "\n".join(line.rpartition(";")[0] for line in text_of_point.splitlines()) + "\n"
-    assert (tmp_path / "o").read_text(encoding="latin-1") == expected
+    expected = "\n".join(line.rpartition(";")[0] for line in text.splitlines()) + "\n"
+    assert written(tmp_path, spec, frame) == expected
+
+
+NUMBER = {"type": "float", "min": 0, "max": 10**9}
+DAY = {"type": "date", "min": "2000-01-01", "max": "2030-01-01", "format": "%d/%m/%Y"}
+AT = {**MOMENT, "min": "1990-01-01", "format": "%Y-%m-%dT%H:%M:%S.%3f+02:00"}
 
 
 @pytest.mark.parametrize(
-    ("cells", "attribute"),
+    ("cell", "attribute"),
     [
-        (["1.5"], {"type": "float", "min": 0, "max": 100}),
-        (["12,34"], {"type": "integer", "min": 0, "max": 10_000}),
-        (["1.23.456"], {"type": "integer", "min": 0, "max": 10**9}),
+        ("1.5", NUMBER),
+        *((cell, {**NUMBER, "type": "integer"}) for cell in ("12,34", "1.23.456")),
+        *((cell, DAY) for cell in ("now", "2020-01-01", "31/02/2020", "1/1/2020", "01/01/2020 ")),
+        *((f"1997-12-04T15:55:49{end}", AT) for end in (".12+02:00", ".123+01:00", ".123")),
     ],
 )
-def test_a_number_in_other_marks_than_declared_is_refused(tmp_path, cells, attribute):
-    (tmp_path / "table.csv").write_text("x;y\n" + "\n".join(f"{cell};1" for cell in cells) + "\n")
-    source = {
-        "path": str(tmp_path / "table.csv"),
-        "delimiter": ";",
-        "decimal": ",",
-        "thousands": ".",
-    }
-    attributes = {"x": attribute, "y": {"type": "integer", "min": 0, "max": 9}}
-    spec = declared(tmp_path, attributes, source)
+def test_a_cell_in_another_form_than_declared_is_refused(tmp_path, cell, attribute):
     with pytest.raises(DataError, match="column 'x': 1 value"):
-        validate_rows(read_frame(spec), spec)
+        validated(tmp_path, f"x;y\n{cell};1\n", {"x": attribute, "y": WHOLE}, MARKS)
 
 
-@pytest.mark.parametrize(
-    "text", ["now", "2020-01-01", "31/02/2020", "1/1/2020", "01/01/2020 ", "x"]
-)
-def test_a_date_is_read_in_its_format_alone(tmp_path, text):
-    (tmp_path / "table.csv").write_text(f"x,y\n{text},1\n")
-    attributes = {
-        "x": {"type": "date", "min": "2000-01-01", "max": "2030-01-01", "format": "%d/%m/%Y"},
-        "y": {"type": "integer", "min": 0, "max": 9},
-    }
-    spec = declared(tmp_path, attributes, {"path": str(tmp_path / "table.csv")})
-    with pytest.raises(DataError, match="column 'x': 1 value"):
-        validate_rows(read_frame(spec), spec)
+FAR = {**MOMENT, "special": ["9999-12-31T23:59:59"]}
 
 
 @pytest.mark.parametrize(
@@ -225,17 +193,7 @@ def test_a_date_is_read_in_its_format_alone(tmp_path, text):
         ({"a": {**MOMENT, "step": 0}}, {}, "at most six decimal places"),
         ({"a": {**MOMENT, "step": 1e-6, "max": "9999-12-31"}}, {}, "declare step: 0.0001"),
         ({"a": {**MOMENT, "step": 0.001, "dtype": "datetime64[s]"}}, {}, "cannot hold all"),
-        (
-            {
-                "a": {
-                    **MOMENT,
-                    "special": ["9999-12-31T23:59:59"],
-                    "format": "%Y-%m-%d %H:%M:%S+02:00",
-                }
-            },
-            {},
-            "no year of four digits",
-        ),
+        ({"a": {**FAR, "format": "%Y-%m-%d %H:%M:%S+02:00"}}, {}, "no year of four digits"),
         ({"a": {**MOMENT, "type": "date", "format": "%Y-%m-%d%z"}}, {}, "use type datetime"),
         ({"a": {**MOMENT, "type": "date", "format": "%Y-%m-%d %H"}}, {}, "use type datetime"),
     ],
@@ -246,7 +204,7 @@ def test_formats_that_cannot_be_kept_are_told(tmp_path, attributes, source, word
 
 
 @pytest.mark.parametrize(
-    ("form", "step", "text", "utc", "written"),
+    ("form", "step", "text", "utc", "end"),
     [
         ("%Y-%m-%dT%H:%M:%S.%3f", 0.001, "1997-12-04T15:55:49.123", "15:55:49.123", None),
         ("%Y-%m-%dT%H:%M:%S.%6f", 1e-6, "1997-12-04T15:55:49.123456", "15:55:49.123456", None),
@@ -261,38 +219,18 @@ def test_formats_that_cannot_be_kept_are_told(tmp_path, attributes, source, word
         ("%Y-%m-%dT%H:%M:%S%z", 1, "1997-12-04T15:55:49-0130", "17:25:49", "T17:25:49+0000"),
     ],
 )
-def test_a_moment_is_kept_in_utc_and_written_in_its_form(tmp_path, form, step, text, utc, written):
-    source = {"path": str(tmp_path / "table.csv")}
-    Path(source["path"]).write_text(f"a,b\n{text},1\n")
+def test_a_moment_is_kept_in_utc_and_written_in_its_form(tmp_path, form, step, text, utc, end):
     keys = {**MOMENT, "min": "1990-01-01", "step": step} | ({"format": form} if form else {})
-    spec = declared(tmp_path, {"a": keys, "b": WHOLE}, source)
-    frame, _ = validate_rows(read_frame(spec), spec)
-    table = Domain.of(spec.attributes, spec.folder).encode(frame)
-    assert table.frame()["a"][0] == pd.Timestamp(f"1997-12-04 {utc}")
-    write_table(table, tmp_path / "o.parquet")
-    write_csv(tmp_path / "o.parquet", tmp_path / "o", spec)
-    cell = (tmp_path / "o").read_text().splitlines()[1].removesuffix(",1")
-    assert cell == text if written is None else cell.endswith(written)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["1997-12-04T15:55:49.12+02:00", "1997-12-04T15:55:49.123+01:00", "1997-12-04T15:55:49.123"],
-)
-def test_fraction_and_distance_from_utc_are_read_as_declared_alone(tmp_path, text):
-    source = {"path": str(tmp_path / "table.csv")}
-    Path(source["path"]).write_text(f"a,b\n{text},1\n")
-    keys = {**MOMENT, "min": "1990-01-01", "format": "%Y-%m-%dT%H:%M:%S.%3f+02:00"}
-    spec = declared(tmp_path, {"a": keys, "b": WHOLE}, source)
-    with pytest.raises(DataError, match="column 'a': 1 value"):
-        validate_rows(read_frame(spec), spec)
+    spec, frame, _ = validated(tmp_path, f"a,b\n{text},1\n", {"a": keys, "b": WHOLE})
+    assert frame["a"][0] == pd.Timestamp(f"1997-12-04 {utc}")
+    cell = written(tmp_path, spec, frame).splitlines()[1].removesuffix(",1")
+    assert cell == text if end is None else cell.endswith(end)
 
 
 def test_moments_are_clipped_to_their_grid_of_fractions(tmp_path):
-    source = {"path": str(tmp_path / "table.csv")}
-    Path(source["path"]).write_text("a,b\n2040-01-01 00:00:00.7,1\n2001-01-01 00:00:00.25,1\n")
+    text = "a,b\n2040-01-01 00:00:00.7,1\n2001-01-01 00:00:00.25,1\n"
     keys = {**MOMENT, "max": "2030-01-01T00:00:00.6", "step": 0.25}
-    spec = declared(tmp_path, {"a": keys, "b": WHOLE}, source, validation={"on_invalid": "clip"})
-    frame, _ = validate_rows(read_frame(spec), spec)
+    clip = {"on_invalid": "clip"}
+    _, frame, _ = validated(tmp_path, text, {"a": keys, "b": WHOLE}, validation=clip)
     moments = ["2030-01-01 00:00:00.5", "2001-01-01 00:00:00.25"]
     assert list(frame["a"]) == [pd.Timestamp(moment) for moment in moments]
