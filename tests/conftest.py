@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,9 @@ from absl import logging as absl_logging
 from balanced import Balanced
 from clubs import Place, Released, clubs
 from hypothesis import HealthCheck, settings
+from once import once
 from private_table import PrivateTable
+from recorded import steps_of
 from warm_python import WarmPython
 from xdist.remote import Producer
 from xdist.scheduler import Scheduling
@@ -220,28 +222,22 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 @pytest.fixture(scope="session")
-def released(prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Released]:
-    """One release of the clubs, made by its command."""
+def released(prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> Released:
+    """One release of the clubs, made by its command, which all workers look at."""
     from cloister.flows.cli.app import run
 
-    made = clubs(tmp_path_factory.mktemp("released"))
-    before = results_of_prefect()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CLOISTER_HOME", str(made.home.folder))
-        code = run(
-            [
-                "release",
-                str(made.spec),
-                "--out",
-                str(made.folder / "out"),
-                "--csv",
-                "--seed-sampling",
-                "7",
-            ]
-        )
-    assert code == 0
-    folders = list((made.home.folder / "releases").iterdir())
-    yield Released(made, folders[0].name, frozenset(results_of_prefect() - before))
+    def make(folder: Path) -> dict[str, Any]:
+        made, before = clubs(folder), results_of_prefect()
+        words = ["release", str(made.spec), "--out", str(folder / "out"), "--csv"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("CLOISTER_HOME", str(made.home.folder))
+            assert run([*words, "--seed-sampling", "7"]) == 0
+        (release,) = (path.name for path in (made.home.folder / "releases").iterdir())
+        persisted = [str(path) for path in results_of_prefect() - before]
+        return {"id": release, "persisted": persisted, "steps": steps_of(release)}
+
+    folder, made = once(tmp_path_factory, "released", make)
+    return Released(Place(folder), **made)
 
 
 def results_of_prefect() -> set[Path]:
@@ -268,10 +264,13 @@ def approved(released: Released, tmp_path_factory: pytest.TempPathFactory) -> Re
     """The release of the clubs in a copy of its home, in which it was approved, and so sent."""
     from cloister.flows.review import move_release
 
-    place = Place(tmp_path_factory.mktemp("approved"))
-    shutil.copytree(released.place.home.folder, place.home.folder)
-    move_release(place.home, released.id, "approved", "officer", "certificate read")
-    return replace(released, place=place)
+    def make(folder: Path) -> None:
+        home = Place(folder).home
+        shutil.copytree(released.place.home.folder, home.folder)
+        move_release(home, released.id, "approved", "officer", "certificate read")
+
+    folder, _ = once(tmp_path_factory, "approved", make)
+    return replace(released, place=Place(folder))
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -59,11 +60,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Released:
-    """A release of the clubs, and the files that Prefect persisted while it was made."""
+    """A release of the clubs; what Prefect persisted meanwhile, and recorded of its steps."""
 
     place: Place
     id: str
-    persisted: frozenset[Path]
+    persisted: list[str]
+    steps: dict[str, dict[str, Any]]
 
     @property
     def out(self) -> Path:

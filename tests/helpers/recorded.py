@@ -1,7 +1,9 @@
 """What Prefect's server has recorded: its answers come in pages of at most 200."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from itertools import count
+from typing import Any
 
 PAGE = 200
 
@@ -32,3 +34,27 @@ async def task_runs_of(release: str) -> list:
             for run in made
             if run.flow_run_id in flows and run.start_time <= ends[run.flow_run_id]
         ]
+
+
+def steps_of(release: str) -> dict[str, dict[str, Any]]:
+    """The steps of a release, by the names of their functions, and those whose results they took.
+
+    As the server draws them.
+    """
+    from prefect.client.orchestration import get_client
+
+    made = asyncio.run(task_runs_of(release))
+    (flow,) = {run.flow_run_id for run in made}
+    with get_client(sync_client=True) as client:
+        graph = dict(client.request("GET", f"/flow_runs/{flow}/graph-v2").json()["nodes"])
+    functions = {str(run.id): run.task_key.split("-")[0] for run in made}
+    assert len(made) == len(set(functions.values())), "a step ran twice"
+    return {
+        functions[str(run.id)]: {
+            "name": run.name,
+            "runs": run.run_count,
+            "completed": run.state.is_completed(),
+            "follows": [functions[each["id"]] for each in graph[str(run.id)]["parents"]],
+        }
+        for run in made
+    }

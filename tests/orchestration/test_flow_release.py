@@ -1,6 +1,5 @@
 """One release by the flow: what it charged, wrote, recorded and left behind."""
 
-import asyncio
 import json
 import shutil
 import stat
@@ -9,9 +8,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from quick_release import quick_release
 from receiver import receive
 
 from cloister.constraints.counting import violation_reports
+from cloister.flows.cli.app import run
 from cloister.privacy.certificate.manifest import verify_folder
 from cloister.privacy.door.journal_format import ANSWER, JOURNAL_NAME, read_frames, read_journal
 from cloister.privacy.door.table import PlanBudget
@@ -33,12 +34,10 @@ def late_imports():
         StateType, \
         flow_module, \
         get_client, \
-        publish_finished, \
-        task_runs_of
+        publish_finished
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
     from prefect.client.schemas.objects import StateType
-    from recorded import task_runs_of
 
     from cloister.flows import release as flow_module
     from cloister.tasks.release.publish import publish_finished
@@ -60,67 +59,42 @@ def ledger_of(released) -> Ledger:
     return found
 
 
-def test_release_is_a_candidate_that_was_charged_once(released):
-    held = ledger_of(released).release(released.id)
+def test_a_candidate_was_charged_once_to_the_budget_that_the_spec_granted(released):
+    ledger = ledger_of(released)
+    held = ledger.release(released.id)
     assert [moved.state for moved in held.steps] == [State.RESERVED, State.SPENT, State.CANDIDATE]
-    assert float(ledger_of(released).budget("clubs", "row").spent) == 1
-
-
-def test_the_spec_granted_the_first_budget(released):
-    opened, granted = ledger_of(released).entries()[:2]
+    assert float(ledger.budget("clubs", "row").spent) == 1
+    opened, granted = ledger.entries()[:2]
     assert (opened.kind, granted.kind) == ("account_opened", "budget_granted")
     assert opened.body["places"] == [str(released.place.data.resolve())]
     assert "declared in the spec" in opened.body["reason"]
     assert opened.body["reason"] == granted.body["reason"]
 
 
-def test_synthetic_table_has_the_schema_rows_and_missing_values_of_the_data(released):
+def test_the_table_is_like_the_data_and_keeps_the_hard_constraints(released):
     synthetic = pd.read_parquet(released.out / "synthetic.parquet")
-    real = pd.read_csv(released.place.data)
-    assert list(synthetic) == list(real)
+    assert list(synthetic) == list(pd.read_csv(released.place.data))
     assert len(synthetic) == 2000
     assert str(synthetic["income"].dtype) == "Int64"
     assert synthetic["member"].dtype == bool
     assert 0.02 < synthetic["income"].isna().mean() < 0.3
-
-
-def test_hard_constraints_hold_in_the_file_that_was_handed_on(released):
-    world = public_context_of(order_of(released))
-    table = read_synthetic(released.out / "synthetic.parquet", world.task.lead)
-    assert [report.violations for report in violation_reports(world.task.lead.hard, table)] == [
-        0,
-        0,
-    ]
-
-
-def test_csv_holds_the_same_rows(released):
     text = pd.read_csv(released.out / "synthetic.csv").astype({"income": "Int64"})
-    pd.testing.assert_frame_equal(
-        text,
-        pd.read_parquet(released.out / "synthetic.parquet"),
-        check_dtype=False,
-        check_exact=True,
-    )
+    pd.testing.assert_frame_equal(text, synthetic, check_dtype=False, check_exact=True)
+    lead = public_context_of(order_of(released)).task.lead
+    table = read_synthetic(released.out / "synthetic.parquet", lead)
+    assert [report.violations for report in violation_reports(lead.hard, table)] == [0, 0]
 
 
 def test_the_folder_handed_on_is_whole_and_is_the_one_kept(released):
     assert verify_folder(released.out) == []
     names = {path.name for path in released.out.iterdir()}
     assert names == {
-        "synthetic.parquet",
-        "synthetic.csv",
-        "schema.py",
-        "schema.yaml",
-        "certificate.yaml",
-        "certificate.html",
-        "report.html",
-        "manifest.json",
-        "candidate.dsse.json",
+        *("synthetic.parquet", "synthetic.csv", "schema.py", "schema.yaml", "report.html"),
+        *("certificate.yaml", "certificate.html", "manifest.json", "candidate.dsse.json"),
     }
     for name in names:
-        assert (released.out / name).read_bytes() == (
-            released.folder / "public" / name
-        ).read_bytes()
+        kept = released.folder / "public" / name
+        assert (released.out / name).read_bytes() == kept.read_bytes()
 
 
 def test_receivers_check_the_rows_without_cloister(released, tmp_path):
@@ -134,20 +108,14 @@ def test_receivers_check_the_rows_without_cloister(released, tmp_path):
     assert "SchemaErrors" in receive(changed).stderr
 
 
-def test_certificate_states_the_charge_and_no_internal_figure(released):
-    certificate = yaml.safe_load((released.out / "certificate.yaml").read_text())
-    assert certificate["guarantee"]["epsilon"] == "1"
-    assert certificate["guarantee"]["accounted"]["epsilon"] <= 1
-    assert "marginals" not in (released.out / "certificate.yaml").read_text()
-
-
-def test_evaluation_is_kept_inside(released):
+def test_figures_and_state_stay_inside_and_are_readable_by_their_owner_alone(released):
+    text = (released.out / "certificate.yaml").read_text()
+    guarantee = yaml.safe_load(text)["guarantee"]
+    assert guarantee["epsilon"] == "1" and guarantee["accounted"]["epsilon"] <= 1
+    assert "marginals" not in text
     evaluation = json.loads((released.folder / "internal" / "evaluation.json").read_text())
     assert evaluation["internal"] is True
     assert not (released.out / "internal").exists()
-
-
-def test_state_is_readable_by_its_owner_alone(released):
     home = released.place.home
     assert stat.S_IMODE(home.folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((home.folder / "key").stat().st_mode) == 0o600
@@ -166,88 +134,72 @@ def test_journal_is_sealed_and_holds_every_answer_of_the_plan(released):
     assert b"north" not in content
 
 
-def test_each_step_ran_once_under_a_readable_name(released):
-    runs = asyncio.run(task_runs_of(released.id))
-    names = [run.name for run in runs]
+def test_each_step_ran_once_under_a_readable_name_and_nothing_was_persisted(released):
+    names = [step["name"] for step in released.steps.values()]
     assert f"fit kamino for {released.id}" in names
     assert len(names) == len(set(names))
-    assert all(run.run_count == 1 and run.state.is_completed() for run in runs)
+    assert all(step["runs"] == 1 and step["completed"] for step in released.steps.values())
+    assert not released.persisted
 
 
-@pytest.mark.parametrize("name", STEPS)
-def test_steps_are_versioned_and_never_cached_or_persisted_and_only_those_that_record_are_retried(
-    name,
-):
+def test_steps_are_versioned_and_never_cached_or_persisted_and_only_those_that_record_are_retried():
     tasks = {
         value.name: value
         for value in vars(flow_module).values()
         if hasattr(value, "task_run_name") and value is not publish_finished
     }
-    made = tasks[name]
-    assert (made.retries, made.persist_result) == (3 if name in RECORDING else 0, False)
-    delays = made.retry_delay_seconds if name in RECORDING else []
-    assert delays == sorted(delays)
-    assert (made.version, flow_module.release.version) == (code_version(), flow_version())
-    assert type(made.cache_policy).__name__ == "_None"
+    for name in STEPS:
+        made = tasks[name]
+        assert (made.retries, made.persist_result) == (3 if name in RECORDING else 0, False)
+        delays = made.retry_delay_seconds if name in RECORDING else []
+        assert delays == sorted(delays)
+        assert (made.version, flow_module.release.version) == (code_version(), flow_version())
+        assert type(made.cache_policy).__name__ == "_None"
 
 
-def test_nothing_of_the_run_was_persisted_by_prefect(released):
-    assert released.persisted == frozenset()
-
-
-def test_registry_holds_the_model_with_its_guarantee(released):
+def test_the_registry_and_pointers_name_the_model_and_the_files(released):
     home = released.place.home
     version = ModelRegistry.of(home).find(released.id)
     assert version.name == "clubs-kamino"
     assert (version.tags["dp.epsilon"], version.tags["release.id"]) == ("1", released.id)
-
-
-def test_pointers_name_input_synthetic_table_and_certificate(released):
-    pointers = released.place.home.versions / "releases" / released.id
-    assert {path.name for path in pointers.glob("*.dvc")} == {
-        "input.dvc",
-        "synthetic.dvc",
-        "_report.html.dvc",
-        "_schema.py.dvc",
-        "_schema.yaml.dvc",
-        "certificate.dvc",
+    pointers = home.versions / "releases" / released.id
+    assert {path.stem for path in pointers.glob("*.dvc")} == {
+        *("input", "synthetic", "certificate", "_report.html", "_schema.py", "_schema.yaml")
     }
 
 
-def test_the_page_of_the_run_shows_what_the_certificate_says(released):
-    certificate = yaml.safe_load((released.out / "certificate.yaml").read_text())
+def test_the_server_shows_what_the_certificate_says_of_a_run_that_awaits_review(
+    place, prefect_server, capsys
+):
+    assert run(quick_release(place, "--json")) == 0
+    said = json.loads(capsys.readouterr().out)
+    release, public = said["release"], Path(said["files"]["public"])
+    text = (public / "certificate.yaml").read_text()
+    certificate = yaml.safe_load(text)
+    asked = {"artifacts": {"key": {"like_": release}}}
+    named = FlowRunFilter(name=FlowRunFilterName(like_=f"clubs {release}"))
     with get_client(sync_client=True) as client:
-        found = client.request(
-            "POST",
-            "/artifacts/filter",
-            json={"artifacts": {"key": {"like_": released.id}}},
-        ).json()
-    shown = {artifact["key"].removeprefix(f"{released.id}-"): artifact for artifact in found}
+        found = client.request("POST", "/artifacts/filter", json=asked).json()
+        (flow,) = client.read_flow_runs(flow_run_filter=named)
+    assert flow.name == f"clubs {release} {flow.expected_start_time.date()}"
+    assert (flow.state.type, flow.state.name) == (StateType.COMPLETED, "AwaitingReview")
+    shown = {artifact["key"].removeprefix(f"{release}-"): artifact["data"] for artifact in found}
     assert set(shown) == {"spend", "violations", "certificate"}
     assert all(artifact["flow_run_id"] for artifact in found)
-    *stages, total = json.loads(shown["spend"]["data"])
+    *stages, total = json.loads(shown["spend"])
     assert [(stage["stage"], stage["epsilon"]) for stage in stages] == [
         (stage["name"], stage["epsilon"]) for stage in certificate["stages"]
     ]
     assert total["epsilon"] == certificate["guarantee"]["accounted"]["epsilon"]
-    assert {
-        rule["constraint"]: rule["violations"] for rule in json.loads(shown["violations"]["data"])
-    } == {rule["name"]: rule["violations"] for rule in certificate["constraints"]}
-    assert (released.out / "certificate.yaml").read_text() in shown["certificate"]["data"]
-    assert certificate["guarantee"]["meaning"][0] in shown["certificate"]["data"]
-
-
-def test_the_run_is_named_by_account_release_and_period_and_awaits_review(released):
-    named = FlowRunFilter(name=FlowRunFilterName(like_=f"clubs {released.id}"))
-    with get_client(sync_client=True) as client:
-        (run,) = client.read_flow_runs(flow_run_filter=named)
-    assert run.name == f"clubs {released.id} {run.expected_start_time.date()}"
-    assert (run.state.type, run.state.name) == (StateType.COMPLETED, "AwaitingReview")
+    assert [
+        (rule["constraint"], rule["violations"]) for rule in json.loads(shown["violations"])
+    ] == [(rule["name"], rule["violations"]) for rule in certificate["constraints"]]
+    assert text in shown["certificate"]
+    assert certificate["guarantee"]["meaning"][0] in shown["certificate"]
 
 
 def test_everything_verifies(released):
-    assert verify_records(released.place.home, None) == (
-        ["the ledger", str(released.place.home.folder), f"release {released.id}"],
-        [],
-    )
-    assert verify_records(released.place.home, str(released.out))[1] == []
+    home = released.place.home
+    places = ["the ledger", str(home.folder), f"release {released.id}"]
+    assert verify_records(home, None) == (places, [])
+    assert verify_records(home, str(released.out))[1] == []

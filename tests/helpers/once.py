@@ -1,0 +1,29 @@
+"""What a run of pytest makes once, whichever of its workers needs it first."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def once(
+    factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Any]
+) -> tuple[Path, Any]:
+    """A folder, and what ``make`` said (as JSON) when it filled it; tests only read them."""
+    shared = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder, said = shared / name, shared / f"{name}.json"
+    with (shared / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            folder.mkdir()
+            text = json.dumps(make(folder))
+            said.write_text(text, encoding="utf-8")
+    return folder, json.loads(said.read_text(encoding="utf-8"))
