@@ -8,7 +8,7 @@ export MLFLOW_DISABLE_TELEMETRY = true
 export DVC_NO_ANALYTICS = true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-times test-slow audit nightly pins check lint benchmark repro sbom clean
+.PHONY: help setup demo test test-times near test-slow audit nightly pins check lint benchmark repro sbom clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -22,9 +22,9 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 # more threads than free cores wait for each other
-demo repro test test-times test-slow audit nightly: export OMP_NUM_THREADS ?= 1
+demo repro test test-times near test-slow audit nightly: export OMP_NUM_THREADS ?= 1
 # each process would compile all modules anew where a shell forbids to keep them
-test test-times test-slow: export PYTHONDONTWRITEBYTECODE =
+test test-times near test-slow: export PYTHONDONTWRITEBYTECODE =
 
 demo: $(READY)  ## the main job on the built-in demo data, end to end
 	$(BIN)/cloister demo
@@ -35,6 +35,9 @@ test: $(READY)  ## the default suite, 6 minutes on 2 cores
 
 test-times: $(READY)  ## the default suite, and where it spends its time; records the balance of test
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -p times
+
+near: $(READY)  ## the tests nearest to FILES, or to what changed, in a tenth of the time of test
+	$(BIN)/python -m pytest $$($(BIN)/python tests/helpers/nearby.py $(FILES))
 
 test-slow: $(READY)  ## statistical, fault and full-size suites
 	$(BIN)/python -m pytest -m slow

@@ -28,11 +28,13 @@ from queue import Queue
 from typing import Any
 
 import pytest
+from nightly import Record
 
 ROOT = Path(__file__).parents[2]
 MUTATED = ("cloister/privacy", "models/core", "models/sampling", "tasks/ledger", "tasks/release")
 MUTANTS, SEED = 60, 20261127
 AT_ONCE = 2  # mutants, each of which keeps one core busy
+MOST_LIVING = 0.3  # of all mutants; measured on the suite of 2026-11-27 and its predecessor
 FIRST = 60.0  # seconds of the cheapest tests, which run before the others are collected
 OPERATORS: dict[type, str] = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
@@ -340,7 +342,7 @@ def killer(mutant: Mutant, copy: Path, tests: list[str], seconds: dict[str, floa
 
 
 def main() -> int:
-    """Run what is left; 0 if all mutants ended."""
+    """Run what is left; 0 if as many mutants were killed as must be."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--tree", type=Path, default=ROOT, help="a checkout")
     parser.add_argument("--most", type=int, default=MUTANTS, help="the first so many mutants")
@@ -349,11 +351,8 @@ def main() -> int:
     head = subprocess.check_output(["git", "-C", str(tree), "rev-parse", "HEAD"], text=True)[:12]
     folder = ROOT / ".nightly/mutants" / head
     reaching, mutants = net(tree, folder), chosen(tree, options.most)
-    record = folder / "mutants.jsonl"
-    ended = {
-        line["name"]: line
-        for line in map(json.loads, record.read_text().splitlines() if record.exists() else ())
-    }
+    record = Record(folder / "mutants.jsonl")
+    ended = record.of("mutant")
     copies: Queue[Path] = Queue()
     for number in range(AT_ONCE):
         copies.put(copied(tree, folder / f"copy-{number}"))
@@ -364,9 +363,8 @@ def main() -> int:
             copy, tests = copies.get(), reaching.tests(mutant)
             by = killer(mutant, copy, tests, reaching.seconds)
             copies.put(copy)
+            record.add("mutant", name, tests=len(tests), by=by)
             ended[name] = {"name": name, "tests": len(tests), "by": by}
-            with record.open("a") as file:
-                file.write(json.dumps(ended[name]) + "\n")
         return ended[name]
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
@@ -375,7 +373,13 @@ def main() -> int:
     print(f"{len(results) - len(living)} of {len(results)} mutants killed. Living:")
     for each in living:
         print(f"  {each['name']} ({each['tests']} tests reach it)")
-    return 0
+    if night := os.environ.get("NIGHTLY_RECORD"):
+        for each in results:
+            state = "living" if each in living else "killed"
+            Record(Path(night)).add(
+                "test", f"mutants: {each['name']}", outcome="passed", figures=[["mutants", state]]
+            )
+    return int(len(living) / len(results) > MOST_LIVING)
 
 
 if __name__ == "__main__":

@@ -30,15 +30,18 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 RESULT = "docs/nightly.md"
-KILLED = 400  # commands, each killed up to three times: some 500 kills come before the end
-FLIPPED = 18  # batches of 25 changes, of which a few leave a file as it is: more than 400 others
-ROUNDS = 10  # of all examples of the default suite
+KILLED = 120  # commands of a night, each killed up to three times, of COMMANDS that tests number
+COMMANDS = 400
+FLIPPED = 8  # batches of 25 changes, of BATCHES that tests number
+BATCHES = 60
+ROUNDS = 5  # of all examples of the default suite
 AT_ONCE = 2  # parts, each of which mostly keeps one core busy
 GRACE = 120.0  # seconds in which tests that are stopped may put away what they started
 RAN = (0, 1, 5)  # exit codes of pytest: all passed, some failed, none left
 
 KILLS = "tests/faults/test_random_kills.py"
 FLIPS = "tests/faults/test_flips.py"
+MUTANTS = Path(__file__).with_name("mutants.py")
 STORES = ("tracking", "tracking_processes", "versioning", "server", "deployments")
 
 HEAD = """\
@@ -60,16 +63,18 @@ class Part:
 def parts(commit: str, folder: Path, most: int | None) -> list[Part]:
     """The parts, of numbered cases the first so many."""
     slow = under_pytest("-m", "slow", f"--ignore={KILLS}", f"--ignore={FLIPS}", "tests")
-    first = int(commit[:8], 16)
+    first = int(commit[:8], 16)  # each commit tries other cases
     rounds = range(first, first + min(most or ROUNDS, ROUNDS))
+    few = ("--most", str(most)) if most else ()
     drawn = ("-m", "hypothesis and not slow and not benchmark", "--hypothesis-profile=nightly")
     killed = f"{KILLS}::test_a_killed_command_is_ended_by_the_same_command"
     flipped = f"{FLIPS}::test_every_change_is_found_or_refused_or_read_by_nothing"
     return [
-        Part("kills", 240, {"kills": numbered(killed, most or KILLED)}),
-        Part("files", 90, {"files": numbered(flipped, most or FLIPPED)}),
+        Part("kills", 90, {"kills": numbered(killed, first, most or KILLED, COMMANDS)}),
+        Part("files", 60, {"files": numbered(flipped, first, most or FLIPPED, BATCHES)}),
         Part("audit", 70, {"twins": under_pytest("-m", "audit", "tests/audit"), "gate": attacks()}),
         Part("newest", 90, dict(newest(folder / "newest"))),
+        Part("mutants", 90, {"mutants": [sys.executable, str(MUTANTS), *few]}),
         Part("slow", 360, {"slow": slow}),
         Part(
             "examples",
@@ -86,8 +91,10 @@ def under_pytest(*words: str, python: str = sys.executable) -> list[str]:
     return [python, "-m", "pytest", "-p", "nightly", *words]
 
 
-def numbered(test: str, cases: int) -> list[str]:
-    return under_pytest("-m", "slow or not slow", *(f"{test}[{case}]" for case in range(cases)))
+def numbered(test: str, first: int, cases: int, of: int) -> list[str]:
+    """Some cases of a test that has ``of``, from a first one on."""
+    drawn = ((first + case) % of for case in range(cases))
+    return under_pytest("-m", "slow or not slow", *(f"{test}[{case}]" for case in drawn))
 
 
 def attacks() -> list[str]:
