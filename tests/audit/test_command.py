@@ -83,7 +83,8 @@ def test_releases_are_kept_and_gone_on_with_and_nothing_is_charged(
     assert [path.name for path in home.iterdir()] == ["audits"]
 
 
-def test_a_spec_is_audited_without_its_data_by_other_processes(home, capsys, tmp_path):
+def test_a_spec_is_audited_without_its_data_by_another_process(home, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
     spec = spec_of(tmp_path, SPEC)
     found = audited(capsys, "independent", "--spec", spec, "--trials", "20", "--epsilon", "2")
     assert found["attack"]["unit"] == "key:person"
