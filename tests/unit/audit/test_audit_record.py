@@ -27,14 +27,11 @@ def home(tmp_path: Path) -> Home:
 
 
 def kept(home: Home, name: str, **changed) -> None:
+    shown = {"trials": 1_000, "mu_low": 0.1, "p_value": 0.5}
     content = {
         "attack": {"method": "mixture", "epsilon": changed.pop("epsilon", "1")},
         "claimed": 0.5,
-        "shown": {
-            "trials": 1_000,
-            "mu_low": changed.pop("mu_low", 0.1),
-            "p_value": changed.pop("p_value", 0.5),
-        },
+        "shown": {name: changed.pop(name, figure) for name, figure in shown.items()},
         "level": 0.01,
         "code": code_version(),
         "date": "2026-11-26",
@@ -47,15 +44,8 @@ def test_the_nearest_of_all_attacks_by_this_code_is_told(home):
     kept(home, "near", mu_low=0.4567, date="2026-11-27")
     kept(home, "old", mu_low=0.49, code="0.1.0+0123456789abcdef")
     record = audit_record("mixture", home)
-    assert record == AuditRecord(
-        date="2026-11-27",
-        attacks=2,
-        releases=2_000,
-        epsilon="1",
-        shown="0.457",
-        claimed="0.5",
-        alarm=False,
-    )
+    figures = {"epsilon": "1", "shown": "0.457", "claimed": "0.5", "alarm": False}
+    assert record == AuditRecord(date="2026-11-27", attacks=2, releases=2_000, **figures)
 
 
 def test_without_an_audit_of_this_method_the_page_says_so(home, basis):

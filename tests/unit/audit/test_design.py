@@ -18,12 +18,9 @@ def attacks():
         return design.design()
 
 
-def test_each_method_is_attacked_at_each_budget(attacks):
+def test_each_method_is_attacked_at_each_budget_and_every_two_levels_meet(attacks):
     assert Counter(attack.method for attack in attacks) == dict.fromkeys(METHODS, 3)
     assert len({(attack.method, attack.epsilon) for attack in attacks}) == len(attacks)
-
-
-def test_every_two_levels_meet(attacks):
     possible = {
         pair
         for method in METHODS
@@ -34,14 +31,12 @@ def test_every_two_levels_meet(attacks):
     assert {pair for attack in attacks for pair in design.pairs_of(attack)} == possible
 
 
-def test_a_method_without_a_plan_is_tried_on_more_rows(monkeypatch):
+def test_a_method_without_a_plan_as_of_a_release_is_tried_on_more_rows(monkeypatch):
     monkeypatch.setattr(design, "has_plan", lambda attack: attack.rows == 1_000)
     assert {attack.rows for attack in design.attacks_of("independent")} == {1_000}
     monkeypatch.setattr(design, "has_plan", lambda attack: attack.epsilon == "4")
     assert [attack.epsilon for attack in design.attacks_of("independent")] == ["4"]
-
-
-def test_plans_are_looked_for_as_a_release_would():
+    monkeypatch.undo()
     independent, *_ = design.attacks_of("independent")
     assert design.has_plan(independent)
     assert not design.has_plan(design.replace(independent, method="deniability"))

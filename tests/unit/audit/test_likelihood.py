@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -47,36 +48,31 @@ def test_noise_has_the_likelihood_of_what_is_drawn(mechanism):
     noisy = mechanism.release(np.full(DRAWS, 3), ONE, NoiseSource())
     answers = np.arange(-40, 47)
     expected = masses(mechanism, ONE, exact, answers[:, None])
+    assert log_likelihood(mechanism, ONE, np.zeros(2, int), np.zeros(3, int)) == -math.inf
+    assert log_likelihood(object(), ONE, np.zeros(2), np.zeros(2)) is None
     require_frequencies(np.array([(noisy == a).sum() for a in answers]), expected, DRAWS)
 
 
 def test_noise_on_a_grid_is_that_in_its_steps():
-    noisy, exact = np.array([70, 3]), np.array([64, 0])
+    rows = np.array([64, 0]), np.array([70, 3])
     steps = OnGridSensitivity(Sensitivity.box(2, 64), 1)
-    grid = GridNoise(COUNTS[0])
-    assert log_likelihood(grid, steps, exact, noisy) == log_likelihood(
-        COUNTS[0], steps.steps, exact, noisy
-    )
+    on_grid = log_likelihood(GridNoise(COUNTS[0]), steps, *rows)
+    assert on_grid == log_likelihood(COUNTS[0], steps.steps, *rows)
 
 
 @pytest.mark.parametrize("kind", [Exponential, PermuteAndFlip])
 def test_selections_have_the_likelihood_of_what_is_drawn(kind):
     mechanism, scores = kind(Fraction(2)), np.array([5, 4, 2, 5, -30])
     drawn = [int(mechanism.release(scores, Fraction(2), NoiseSource())[0]) for _ in range(DRAWS)]
-    chances = [
-        math.exp(log_likelihood(mechanism, Fraction(2), scores, np.array([i]))) for i in range(5)
-    ]
-    assert sum(chances) == pytest.approx(1)
-    require_frequencies(np.bincount(drawn, minlength=5), np.array(chances), DRAWS)
+    chances = chances_of(mechanism, scores)
+    require_frequencies(np.bincount(drawn, minlength=5), chances, DRAWS)
+    assert chances.sum() == pytest.approx(1)
+    assert chances_of(mechanism, np.arange(101) % 7).sum() == pytest.approx(1)
 
 
-def test_permute_and_flip_of_many_candidates_adds_up_to_one():
-    scores = np.arange(101) % 7
-    chances = [
-        math.exp(log_likelihood(PermuteAndFlip(Fraction(1)), Fraction(1), scores, np.array([i])))
-        for i in range(101)
-    ]
-    assert sum(chances) == pytest.approx(1)
+def chances_of(mechanism, scores):
+    numbers = np.arange(len(scores))[:, None]
+    return np.exp([log_likelihood(mechanism, Fraction(2), scores, number) for number in numbers])
 
 
 @pytest.mark.parametrize("counts", COUNTS, ids=lambda noise: type(noise).__name__)
@@ -84,38 +80,27 @@ def test_a_thresholded_histogram_counts_what_is_withheld(counts):
     """All that may be released of two cells, within reach of the noise, adds up to one."""
     mechanism, exact = SparseHistogram(counts, Fraction(1, 100)), np.array([[4, 9], [8, 9]])
     low = mechanism.threshold(ONE)
-    one = [(), *((value,) for value in range(low, low + 60))]
-    total = 0.0
-    for first in one:
-        for second in one:
-            cells = [4] * len(first) + [9] * len(second)
-            released = np.array([cells, [*first, *second]], dtype=np.int64)
-            total += math.exp(log_likelihood(mechanism, ONE, exact, released))
+    one, total = [(), *((value,) for value in range(low, low + 60))], 0.0
+    for first, second in itertools.product(one, one):
+        cells = [4] * len(first) + [9] * len(second)
+        released = np.array([cells, [*first, *second]], dtype=np.int64)
+        total += math.exp(log_likelihood(mechanism, ONE, exact, released))
     assert total == pytest.approx(1, abs=1e-9)
-
-
-def test_a_cell_that_nobody_is_in_is_never_released():
-    mechanism = SparseHistogram(COUNTS[0], Fraction(1, 100))
-    released = np.array([[5], [40]])
-    assert log_likelihood(mechanism, ONE, np.array([[4], [8]]), released) == -math.inf
+    of_nobody = np.array([[5], [40]])
+    assert log_likelihood(mechanism, ONE, np.array([[4], [8]]), of_nobody) == -math.inf
 
 
 def test_a_sampled_gradient_is_a_mixture_over_its_sample():
     """The ratio to the sum without the unit is 1 - q + q times that of two normals."""
-    mechanism = GRADIENT
-    shared, own = np.zeros(3, dtype=np.int64), np.array([1, 0, 0]) * int(mechanism.grid)
-    noisy = np.array([0.4, -0.3, 0.1])
-    sums = mechanism.sums()
-    without = log_likelihood(mechanism, sums, SampledSum(shared, (), 0.25), noisy)
-    with_unit = log_likelihood(mechanism, sums, SampledSum(shared, (own,), 0.25), noisy)
+    shared, own = np.zeros(3, dtype=np.int64), np.array([1, 0, 0]) * int(GRADIENT.grid)
+    noisy, sums = np.array([0.4, -0.3, 0.1]), GRADIENT.sums()
+    without, with_unit = (
+        log_likelihood(GRADIENT, sums, SampledSum(shared, units, 0.25), noisy)
+        for units in ((), (own,))
+    )
     scale = 2 * 0.5
     normals = math.exp((2 * 0.4 * 0.5 - 0.5**2) / (2 * scale**2))
     assert math.exp(with_unit - without) == pytest.approx(0.75 + 0.25 * normals, rel=1e-4)
-
-
-def test_another_shape_is_impossible_and_an_unknown_mechanism_not_read():
-    assert log_likelihood(COUNTS[0], ONE, np.zeros(2, int), np.zeros(3, int)) == -math.inf
-    assert log_likelihood(object(), ONE, np.zeros(2), np.zeros(2)) is None
 
 
 NEAR = {
@@ -142,13 +127,8 @@ NEAR = {
 )
 def test_nearness_of_what_is_drawn_is_of_mean_0_and_variance_1(case):
     mechanism, sensitivity, exact = NEAR[case]
-    source = NoiseSource()
-    values = np.array(
-        [
-            nearness(mechanism, sensitivity, exact, mechanism.release(exact, sensitivity, source))
-            for _ in range(DRAWS)
-        ]
-    )
+    drawn = (mechanism.release(exact, sensitivity, NoiseSource()) for _ in range(DRAWS))
+    values = np.array([nearness(mechanism, sensitivity, exact, each) for each in drawn])
     assert abs(values.mean()) < FARTHEST / math.sqrt(DRAWS)
     spread = np.square(values - values.mean()).std() / math.sqrt(DRAWS)
     assert abs(values.var() - 1) < FARTHEST * spread
@@ -159,8 +139,5 @@ def test_the_exact_answer_and_the_best_choice_are_nearer_than_drawn():
         answer = np.array([np.argmax(exact)]) if hasattr(mechanism, "select") else exact
         clip = mechanism.clip / mechanism.grid if isinstance(mechanism, GaussianGradient) else 1
         assert nearness(mechanism, sensitivity, exact, answer * clip) > 0.5
-
-
-def test_an_answer_without_noise_and_of_an_unknown_mechanism_has_no_nearness():
     assert nearness(Exponential(Fraction(2)), Fraction(2), np.array([5]), np.array([0])) is None
     assert nearness(object(), ONE, np.array([5]), np.array([5])) is None

@@ -65,14 +65,11 @@ def test_releases_show_little_of_what_there_is_to_find(method, unit, tmp_path):
     assert all(abs(leak.value) < 0.25 for leak in seen.leakage.values())
 
 
-def test_halves_and_coins_follow_from_the_number(tmp_path):
+def test_halves_and_coins_follow_from_the_number_and_a_method_without_a_plan_gets_more(tmp_path):
     field = Field(RowAttack(FRESH, "1", "1e-6", units=200), tmp_path)
     first, again, second = (field.trial(number)._replace(seconds=0) for number in (0, 0, 1))
     assert first == again
     assert first.coins != second.coins
-
-
-def test_a_method_without_a_plan_for_few_rows_gets_more():
     assert RowAttack.of("deniability", "4", "1e-6", None).drawn == 20
     assert RowAttack.of("independent", "4", "1e-6", None).drawn is None
 

@@ -38,17 +38,13 @@ def test_a_column_that_tells_the_other_has_full_strength():
     assert dependence(table_of(letter1=letter, letter2=(letter + 3) % 8))[0, 1] > 0.99
 
 
-def test_what_is_missing_is_a_group_of_its_own():
+def test_what_is_missing_is_a_group_of_its_own_and_ranks_correlate_by_ordinary_values():
     rng = np.random.default_rng(3)
     letter, null = rng.integers(0, 2, 4_000), 10_000
     number = np.where(letter == 1, null, rng.integers(1, 9_999, 4_000))
     table = table_of(letter=letter, number=number)
     assert dependence(table)[0, 1] > 0.9
     assert rank_correlations(table, [("letter", "number")]) == (None,)
-
-
-def test_ranks_correlate_by_ordinary_values_alone():
-    rng = np.random.default_rng(4)
     first = rng.integers(1, 9_999, 2_000)
     second = np.where(rng.random(2_000) < 0.5, 0, 9_999 - first)
     table = table_of(number1=first, number2=second)

@@ -45,13 +45,9 @@ def drawn(rows: int, seed: int) -> Table:
     """Rows in which y follows x."""
     rng = np.random.default_rng(seed)
     x = rng.integers(0, 100_001, rows)
-    codes = {
-        "place": rng.integers(0, 50, rows),
-        "grade": rng.integers(0, 5, rows),
-        "x": x,
-        "y": np.clip(x + rng.integers(-3_000, 3_000, rows), 0, 100_000),
-    }
-    return Table(DOMAIN, codes)
+    place, grade = rng.integers(0, 50, rows), rng.integers(0, 5, rows)
+    y = np.clip(x + rng.integers(-3_000, 3_000, rows), 0, 100_000)
+    return Table(DOMAIN, {"place": place, "grade": grade, "x": x, "y": y})
 
 
 def test_roc_auc_agrees_with_scikit_learn_with_ties() -> None:
@@ -60,17 +56,11 @@ def test_roc_auc_agrees_with_scikit_learn_with_ties() -> None:
     assert roc_auc(scores, positive) == pytest.approx(roc_auc_score(positive, scores))
 
 
-def test_rows_of_one_population_cannot_be_told_apart() -> None:
+def test_a_broken_relation_is_detected_and_named_and_rows_of_one_population_are_not() -> None:
     assert abs(detect(drawn(3_000, 0), drawn(3_000, 1)).auc - 0.5) < 0.06
-
-
-def test_a_broken_relation_is_detected_and_named() -> None:
-    shuffled = drawn(2_000, 1)
     rng = np.random.default_rng(2)
-    shuffled = Table(
-        DOMAIN, {name: rng.permutation(codes) for name, codes in shuffled.codes.items()}
-    )
-    detection = detect(drawn(2_000, 0), shuffled)
+    shuffled = {name: rng.permutation(codes) for name, codes in drawn(2_000, 1).codes.items()}
+    detection = detect(drawn(2_000, 0), Table(DOMAIN, shuffled))
     assert detection.auc > 0.9
     assert {name for name, _ in detection.telling[:2]} == {"x", "y"}
     assert (detection.real_rows, detection.synthetic_rows) == (2_000, 2_000)
@@ -81,13 +71,10 @@ def test_detection_needs_some_rows() -> None:
     assert 0 <= detect(drawn(20, 0), drawn(20, 1)).auc <= 1
 
 
-def test_distances_are_mean_differences_of_attributes() -> None:
+def test_distances_are_mean_differences_of_attributes_to_the_nearest_record() -> None:
     def rows(place: str, grade: str, x: int | None, y: int) -> Table:
-        return DOMAIN.encode(
-            pd.DataFrame(
-                {"place": [place], "grade": [grade], "x": pd.array([x], "Int64"), "y": [y]}
-            )
-        )
+        cells = {"place": [place], "grade": [grade], "x": pd.array([x], "Int64"), "y": [y]}
+        return DOMAIN.encode(pd.DataFrame(cells))
 
     one = rows("p0", "a", 0, 50_000)
     assert nearest(one, one).tolist() == [0]
@@ -95,9 +82,6 @@ def test_distances_are_mean_differences_of_attributes() -> None:
     assert nearest(one, rows("p0", "b", None, 50_000))[0] == pytest.approx((0.25 + 1) / 4)
     assert nearest(rows("p0", "a", None, 0), rows("p0", "a", None, 0)).tolist() == [0]
     assert nearest(rows("p0", "a", None, 0), rows("p0", "a", -1, 0))[0] == pytest.approx(1 / 4)
-
-
-def test_the_nearest_of_several_records_is_found() -> None:
     queries, records = drawn(150, 0), drawn(300, 1)
     one_by_one = [
         [nearest(queries.take(np.array([q])), records.take(np.array([r])))[0] for r in range(300)]
@@ -106,29 +90,26 @@ def test_the_nearest_of_several_records_is_found() -> None:
     assert nearest(queries, records)[:5] == pytest.approx(np.min(one_by_one, axis=1))
 
 
-def test_fresh_rows_are_as_far_from_the_records_as_real_ones() -> None:
+def test_fresh_rows_are_as_far_from_the_records_as_real_ones_and_copies_lie_close() -> None:
     closest = closest_records(drawn(3_000, 0), drawn(3_000, 1))
     assert closest.median_ratio == pytest.approx(1, abs=0.2)
     assert (closest.copies, closest.twins) == (0, 0)
-
-
-def test_copies_are_counted_and_lie_close() -> None:
     real = drawn(2_000, 0)
     half = Table.concatenate([real.take(np.arange(1_000)), drawn(1_000, 1)])
     closest = closest_records(real, half)
     assert closest.copies == 0.5
     assert closest.median_ratio is not None and closest.median_ratio < 0.8
     assert closest_records(real, real).synthetic_median == 0
+    same = drawn(1, 0).take(np.zeros(100, dtype=np.int64))
+    closest = closest_records(same, same)
+    assert (closest.copies, closest.twins, closest.median_ratio) == (1, 1, None)
 
 
-def test_a_synthetic_table_of_copies_betrays_its_members() -> None:
+def test_a_synthetic_table_of_copies_betrays_its_members_and_fresh_rows_nobody() -> None:
     fitted, held_out = drawn(800, 0), drawn(1_600, 1)
     membership = infer_membership(fitted, held_out, fitted)
     assert membership.low > 0.9
     assert CAVEAT in str(membership.to_dict())
-
-
-def test_fresh_rows_betray_nobody() -> None:
     membership = infer_membership(drawn(800, 0), drawn(1_600, 1), drawn(800, 2))
     assert membership.low < membership.auc < membership.high
     assert abs(membership.auc - 0.5) < 0.11
@@ -138,42 +119,26 @@ def test_the_interval_covers_the_true_area() -> None:
     """Of 60 intervals for fresh rows, at most 16 miss 0.5: a binomial tail below 1e-7."""
     missed = 0
     for seed in range(60):
-        m = infer_membership(
-            drawn(100, 3 * seed), drawn(200, 3 * seed + 1), drawn(100, 3 * seed + 2)
-        )
+        sides = (drawn(rows, 3 * seed + at) for at, rows in enumerate((100, 200, 100)))
+        m = infer_membership(*sides)
         missed += not m.low <= 0.5 <= m.high
     assert missed <= 16
-
-
-def test_tables_of_equal_rows_have_no_ratio() -> None:
-    same = drawn(1, 0).take(np.zeros(100, dtype=np.int64))
-    closest = closest_records(same, same)
-    assert (closest.copies, closest.twins, closest.median_ratio) == (1, 1, None)
 
 
 ADVANTAGES = [infer_attributes, nearer_to_fitted, single_out]
 
 
 @pytest.mark.parametrize("attack", ADVANTAGES)
-def test_copies_give_an_advantage(attack) -> None:
+def test_copies_give_an_advantage_and_fresh_rows_none_though_they_tell_of_anybody(attack) -> None:
+    """``y`` follows ``x``, so that the attack on attributes is often right, of both sides."""
     fitted, held_out = drawn(400, 0), drawn(600, 1)
     advantage = attack(fitted, held_out, fitted)
     assert advantage.difference - advantage.margin > 0.3
+    assert attack is not infer_attributes or advantage.fitted > 0.8
     assert CAVEAT in str(advantage.to_dict())
-
-
-@pytest.mark.parametrize("attack", ADVANTAGES)
-def test_fresh_rows_give_none_though_they_tell_of_anybody(attack) -> None:
-    """``y`` follows ``x``, so that the attack on attributes is often right, of both sides."""
-    advantage = attack(drawn(400, 0), drawn(600, 1), drawn(400, 2))
+    advantage = attack(fitted, held_out, drawn(400, 2))
     assert abs(advantage.difference) < 0.1
     assert min(advantage.fitted, advantage.held_out) > 0.05
-
-
-def test_attributes_are_guessed_from_the_closest_row() -> None:
-    """Exact copies tell all cells of rows whose other cells nobody shares."""
-    fitted = drawn(300, 0)
-    assert infer_attributes(fitted, drawn(300, 1), fitted).fitted > 0.8
 
 
 def test_descriptions_that_single_out_fit_one_row_alone() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from tiny_tables import domain_of, table_of
 
 from cloister.benchmarks.measures.conjunctions import (
     ConjunctionAnswers,
@@ -27,18 +28,15 @@ DOMAIN = Domain.of(
     Path(),
 )
 COLUMNS = DummyColumns.of(DOMAIN)
+MODULE = "cloister.benchmarks.measures.conjunctions"
 
 
 def table(rows, seed):
     rng = np.random.default_rng(seed)
     age = pd.Series(rng.integers(0, 100, rows), dtype="Int64").where(rng.random(rows) < 0.9)
-    frame = {
-        "id": [f"R{number:03d}" for number in range(1, rows + 1)],
-        "age": age,
-        "town": np.array(list("abc"))[rng.integers(0, 3, rows)],
-        "member": age.fillna(0) > 50,
-        "kind": np.array(list("xy"))[rng.integers(0, 2, rows)],
-    }
+    ids = [f"R{number:03d}" for number in range(1, rows + 1)]
+    town, kind = rng.choice([*"abc"], rows), rng.choice([*"xy"], rows)
+    frame = {"id": ids, "age": age, "town": town, "member": age.fillna(0) > 50, "kind": kind}
     return DOMAIN.encode(pd.DataFrame(frame))
 
 
@@ -54,21 +52,15 @@ def test_columns_are_the_declared_cells_without_keys():
     assert COLUMNS.code(table(50, 1)).sum(axis=1).tolist() == [4.0] * 50
 
 
-def test_answers_are_the_conjunctions_counted_one_by_one():
+def test_answers_are_the_conjunctions_counted_one_by_one_whatever_the_blocks(monkeypatch):
     real = table(200, 1)
     answered, coded = COLUMNS.answers(real), COLUMNS.code(real) > 0
     assert answered.rows == 200
     for ways, answers in enumerate(answered.ways, start=1):
         assert sorted(answers) == sorted(counted(coded, ways))
         assert len(answers) == COLUMNS.possible[ways - 1]
-
-
-def test_answers_do_not_depend_on_the_blocks(monkeypatch):
-    whole = COLUMNS.answers(table(200, 1))
-    monkeypatch.setattr(
-        "cloister.benchmarks.measures.conjunctions._BLOCK_BYTES", 4 * COLUMNS.width * 7
-    )
-    for mine, expected in zip(COLUMNS.answers(table(200, 1)).ways, whole.ways, strict=True):
+    monkeypatch.setattr(f"{MODULE}._BLOCK_BYTES", 4 * COLUMNS.width * 7)
+    for mine, expected in zip(COLUMNS.answers(real).ways, answered.ways, strict=True):
         assert np.array_equal(mine, expected)
 
 
@@ -84,16 +76,12 @@ def test_the_best_queries_are_averaged_and_their_largest_is_told():
     assert (curve[0.005], curve[0.5], curve[1.0]) == (1.0, 100.0, 200.0)
 
 
-def test_a_table_twice_as_long_is_scaled_and_has_no_error():
+def test_errors_of_known_answers_and_of_a_table_twice_as_long():
     real = table(150, 2)
     twice = COLUMNS.answers(real.take(np.repeat(np.arange(150), 2)))
     truth = COLUMNS.answers(real)
     assert twice.rows == 2 * truth.rows
     assert all(way.best(100) == (0, 0) for way in conjunction_errors(COLUMNS, truth, twice))
-
-
-def test_errors_of_known_answers():
-    truth = COLUMNS.answers(table(150, 2))
     off = ConjunctionAnswers(150, tuple(answers + 3 for answers in truth.ways))
     for way in conjunction_errors(COLUMNS, truth, off):
         assert way.best(99) == (3, 3)
@@ -103,19 +91,13 @@ def test_pairs_are_split_by_the_correlation_of_the_real_rows():
     real = table(400, 3)
     truth, coded = COLUMNS.answers(real), COLUMNS.code(real).astype(float)
     first, second = np.nonzero(COLUMNS.pairs)
-    wanted = [
-        np.corrcoef(coded[:, a], coded[:, b])[0, 1] for a, b in zip(first, second, strict=True)
-    ]
+    wanted = np.corrcoef(coded.T)[first, second].tolist()
     assert COLUMNS.correlations(truth) == pytest.approx(wanted)
     sets = {way.queries: way.possible for way in conjunction_errors(COLUMNS, truth, truth)}
     strong = int((np.abs(wanted) >= 0.5).sum())
     assert strong > 0  # age decides who is a member
     assert sets["2-way, |r| ≥ 0.5"] == strong
     assert sets["2-way, |r| < 0.5"] == len(wanted) - strong
-
-
-def test_a_constant_column_is_uncorrelated():
-    real = table(100, 4)
     same = real.take(np.zeros(100, dtype=np.int64))
     assert not COLUMNS.correlations(COLUMNS.answers(same)).any()
 
@@ -133,13 +115,8 @@ def test_independent_answers_are_products_of_means():
 
 
 def test_of_many_triples_a_fixed_choice_is_asked_that_favours_no_column(monkeypatch):
-    sizes = [120, 60, 60]
-    attributes = {
-        f"a{index}": Categorical(type="categorical", values=[f"v{value}" for value in range(size)])
-        for index, size in enumerate(sizes)
-    }
-    monkeypatch.setattr("cloister.benchmarks.measures.conjunctions._MOST_TRIPLES", 40_000)
-    wide = DummyColumns.of(Domain.of(attributes, Path()))
+    monkeypatch.setattr(f"{MODULE}._MOST_TRIPLES", 40_000)
+    wide = DummyColumns.of(domain_of(120, 60, 60))
     assert wide.possible == (240, 120 * 60 + 120 * 60 + 60 * 60, 120 * 60 * 60)
     triples = [
         (first, two, three)
@@ -155,13 +132,8 @@ def test_of_many_triples_a_fixed_choice_is_asked_that_favours_no_column(monkeypa
 
 
 def test_two_attributes_have_no_triples():
-    attributes = {
-        name: Categorical(type="categorical", values=["x", "y"]) for name in ("first", "second")
-    }
-    domain = Domain.of(attributes, Path())
-    real = domain.encode(pd.DataFrame({"first": ["x", "y"], "second": ["x", "x"]}))
-    columns = DummyColumns.of(domain)
-    truth = columns.answers(real)
+    columns = DummyColumns.of(domain_of(2, 2))
+    truth = columns.answers(table_of([(0, 0), (1, 0)], (2, 2)))
     assert [len(way) for way in truth.ways] == [4, 4, 0]
     names = [way.queries for way in conjunction_errors(columns, truth, truth)]
     assert "3-way" not in names

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_tables import table_of
 
 from cloister.evaluation.marginals import (
     attribute_sets,
@@ -39,10 +40,8 @@ def test_distances_of_a_hand_made_pair() -> None:
     real = table(of, a=[0, 0, 1, 2], b=[0, 1, 0, 1])
     synthetic = table(of, a=[0, 0, 0, 1], b=[0, 1, 1, 0])
     one, two = compare_marginals(real, synthetic)
-    assert [(m.attributes, m.half_l1, m.largest_cell) for m in one.sets] == [
-        (("a",), 0.25, 0.25),
-        (("b",), 0.0, 0.0),
-    ]
+    distances = [(m.attributes, m.half_l1, m.largest_cell) for m in one.sets]
+    assert distances == [(("a",), 0.25, 0.25), (("b",), 0.0, 0.0)]
     assert (two.half_l1, two.largest_cell) == (0.25, 0.25)
     assert one.half_l1 == 0.125
     assert (two.possible, two.sampled) == (1, False)
@@ -58,46 +57,27 @@ def test_equal_and_disjoint_tables_are_at_0_and_1_whatever_their_sizes() -> None
 
 
 def test_numbers_are_read_in_16_equal_bins_with_special_and_missing_apart() -> None:
-    column = domain(x=Integer(type="integer", min=0, max=1600, special=[99_999], nullable=True))[
-        "x"
-    ]
+    number = Integer(type="integer", min=0, max=1600, special=[99_999], nullable=True)
+    column = domain(x=number)["x"]
     cells = marginal_cells(column)
     assert cells.size == 18
-    values = [0, 99, 100, 1599, 1600, 99_999, None]
-    assert cells.index(column.encode(pd.Series(values, dtype=object))).tolist() == [
-        0,
-        0,
-        1,
-        15,
-        15,
-        16,
-        17,
-    ]
-
-
-def test_short_ranges_are_read_value_by_value() -> None:
-    for greatest in (0, 1, 7, 15):
+    codes = column.encode(pd.Series([0, 99, 100, 1599, 1600, 99_999, None], dtype=object))
+    assert cells.index(codes).tolist() == [0, 0, 1, 15, 15, 16, 17]
+    widest = number.model_copy(update={"min": -(10**18), "max": 10**18, "special": []})
+    starts = marginal_cells(domain(x=widest)["x"]).starts
+    assert np.ptp(np.diff(starts[:-1])) <= 1
+    for greatest in (0, 1, 7, 15):  # short ranges are read value by value
         cells = marginal_cells(domain(x=Integer(type="integer", min=0, max=greatest))["x"])
         assert cells.starts.tolist() == list(range(greatest + 1))
-
-
-def test_the_widest_range_keeps_its_bins() -> None:
-    column = domain(x=Integer(type="integer", min=-(10**18), max=10**18))["x"]
-    assert np.ptp(np.diff(marginal_cells(column).starts)) <= 1
 
 
 @settings(max_examples=40)
 @given(st.data())
 def test_sparse_counting_agrees_with_full_tables(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(1, 5), min_size=3, max_size=3))
-    of = Domain.of({f"c{k}": categorical(size) for k, size in enumerate(sizes)}, Path())
-    rows = [
-        data.draw(st.lists(st.tuples(*(st.integers(0, s - 1) for s in sizes)), min_size=1))
-        for _ in range(2)
-    ]
-    real, synthetic = (
-        table(of, **{f"c{k}": [row[k] for row in side] for k in range(3)}) for side in rows
-    )
+    row = st.tuples(*(st.integers(0, size - 1) for size in sizes))
+    rows = [data.draw(st.lists(row, min_size=1)) for _ in range(2)]
+    real, synthetic = (table_of(side, sizes) for side in rows)
     full = []
     for side in rows:
         counts = np.zeros(sizes)
@@ -109,17 +89,12 @@ def test_sparse_counting_agrees_with_full_tables(data: st.DataObject) -> None:
 
 
 def test_columns_of_a_million_values_are_counted_by_the_cells_that_occur() -> None:
-    pattern = Categorical.model_validate(
-        {"type": "categorical", "values": {"pattern": "v{1..1000000}"}}
-    )
+    pattern = Categorical(type="categorical", values={"pattern": "v{1..1000000}"})
     of = domain(a=pattern, b=pattern, c=pattern)
     rng = np.random.default_rng(0)
     codes = {name: rng.integers(0, 1_000_000, 2_000) for name in of.names}
-    real = Table(of, codes)
-    rolled = Table(
-        of, {name: np.roll(column, shift) for shift, (name, column) in enumerate(codes.items())}
-    )
-    one, two, three = compare_marginals(real, rolled)
+    rolled = {name: np.roll(codes[name], shift) for shift, name in enumerate(of.names)}
+    one, two, three = compare_marginals(Table(of, codes), Table(of, rolled))
     assert one.half_l1 == 0
     assert min(two.half_l1, three.half_l1) > 0.99
     assert three.largest_cell == pytest.approx(1 / 2_000, rel=0.01)
@@ -140,8 +115,5 @@ def test_keys_are_left_out_and_names_may_be_anything() -> None:
     real = Table(of, {name: np.array([0, 1], dtype=np.int64) for name in of.names})
     ways = compare_marginals(real, real)
     assert [way.ways for way in ways] == [1, 2]
-    assert [record["attributes"] for record in marginal_records(ways)] == [
-        "a b-c'd",
-        'naïve "x"',
-        'a b-c\'d + naïve "x"',
-    ]
+    named = [record["attributes"] for record in marginal_records(ways)]
+    assert named == ["a b-c'd", 'naïve "x"', 'a b-c\'d + naïve "x"']

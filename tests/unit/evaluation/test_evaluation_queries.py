@@ -49,15 +49,11 @@ def test_queries_are_public_always_the_same_and_leave_keys_out():
 
 
 def test_an_answer_is_the_share_of_rows_inside_all_ranges():
-    rows = pd.DataFrame(
-        {"id": ["R001"] * 4, "age": [10, 20, 999, None], "town": list("abca"), "member": [True] * 4}
-    )
-    queries = [
-        (Range("age", 5, 15),),
-        (Range("age", 0, 99), Range("town", 1, 2)),
-        (Range("town", 0, 0),),
-    ]
-    assert answers(DOMAIN.encode(rows), queries) == pytest.approx([0.25, 0.25, 0.5])
+    cells = {"id": "R001", "age": [10, 20, 999, None], "town": list("abca"), "member": True}
+    rows = DOMAIN.encode(pd.DataFrame(cells))
+    one, both = (Range("age", 5, 15),), (Range("age", 0, 99), Range("town", 1, 2))
+    queries = [one, both, (Range("town", 0, 0),)]
+    assert answers(rows, queries) == pytest.approx([0.25, 0.25, 0.5])
 
 
 def test_a_table_against_itself_has_no_error_and_against_another_some():
@@ -68,13 +64,10 @@ def test_a_table_against_itself_has_no_error_and_against_another_some():
     assert far.to_dict()["queries"] == 1_000
 
 
-def test_the_twelve_are_the_papers_and_the_nine_stay_the_default():
+def test_a_panel_scores_every_classifier_of_its_own_and_the_nine_stay_the_default():
     assert len(CLASSIFIERS) == 9 and len(TWELVE) == 12
     assert {"GaussianNB", "LDA", "SVM", "HistGradientBoosting"} <= set(TWELVE)
     assert PANELS["nine"] is CLASSIFIERS
-
-
-def test_a_panel_scores_every_classifier_of_its_own():
     targets = [target for target in default_targets(DOMAIN) if target.attribute == "member"]
     learning = train_and_test(table(300, 1), table(200, 2), targets, "twelve")
     assert set(learning.by_classifier()) == set(TWELVE)

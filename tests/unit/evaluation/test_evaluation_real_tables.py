@@ -34,6 +34,7 @@ def adult() -> tuple[Spec, Table]:
     return spec, Domain.of(spec.attributes, spec.folder).encode(read_frame(spec, ADULT))
 
 
+@pytest.mark.slow
 def test_halves_of_adult_are_alike_by_every_measure() -> None:
     spec, table = adult()
     order = np.random.default_rng(0).permutation(table.rows)

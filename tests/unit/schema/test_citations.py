@@ -13,21 +13,15 @@ from cloister.schema.spec_files.loading import (
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import resolve
 
+NO_SOURCES = [
+    *("", " ", "declared", "data derived", "data_derived", "Derived from the data!", "form"),
+    *("from data", "min, max seen", "TODO", "n/a", "our own file"),
+]
 
-@pytest.mark.parametrize("text", ["form 12", "Civil Code art. 3", "dp: release r-1", "ISO 3166-1"])
-def test_a_document_is_a_source(text):
-    assert cites_a_source(text)
 
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", " ", "declared", "data derived", "data_derived", "Derived from the data!", "form"),
-        *("from data", "min, max seen", "TODO", "n/a", "our own file"),
-    ],
-)
-def test_another_word_for_data_derived_is_none(text):
-    assert not cites_a_source(text)
+def test_a_document_is_a_source_and_another_word_for_data_derived_is_none():
+    assert all(map(cites_a_source, ["form 12", "Civil Code art. 3", "dp: release r-1", "ISO 3166"]))
+    assert not any(map(cites_a_source, NO_SOURCES))
 
 
 SPEC = """\
@@ -49,9 +43,13 @@ release: {epsilon: 1, delta: 1e-7}
 """
 
 
-def test_a_check_lists_all_and_asks_for_what_is_missing(tmp_path, capsys):
-    path = tmp_path / "people.yaml"
-    path.write_text(SPEC)
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / "people.yaml").write_text(SPEC)
+    return tmp_path / "people.yaml"
+
+
+def test_a_check_lists_all_and_asks_for_what_is_missing(path, capsys):
     assert run(["spec", "check", str(path)]) == 0
     said = capsys.readouterr()
     line = next(line for line in said.out.splitlines() if "form 12" in line)
@@ -61,8 +59,7 @@ def test_a_check_lists_all_and_asks_for_what_is_missing(tmp_path, capsys):
     assert "about: does not state curator, " in said.err
 
 
-def test_columns_that_are_left_out_are_told(tmp_path, capsys):
-    path = tmp_path / "people.yaml"
+def test_columns_that_are_left_out_are_told(path, capsys):
     path.write_text(SPEC.replace("attributes:", "ignore: [remarks, fax]\nattributes:"))
     for command in ("check", "plan"):
         words = ["plan", "--method", "independent"] if command == "plan" else ["spec", "check"]
@@ -70,9 +67,7 @@ def test_columns_that_are_left_out_are_told(tmp_path, capsys):
         assert "remarks, fax" in capsys.readouterr().out
 
 
-def test_declarations_are_grouped_by_their_source(tmp_path):
-    path = tmp_path / "people.yaml"
-    path.write_text(SPEC)
+def test_declarations_are_grouped_by_their_source(path):
     spec = load_spec(path)
     assert citations_of(spec) == {
         "declared": ["id", "sick", "town"],
@@ -90,21 +85,16 @@ constraints:
 """
 
 
-def ruled(tmp_path, provenance: str):
-    path = tmp_path / "people.yaml"
-    path.write_text(SPEC + RULES.replace("PROVENANCE", provenance))
-    return path
-
-
-def test_constraints_have_a_provenance_as_bounds_have(tmp_path):
-    spec = load_spec(ruled(tmp_path, "house rules 3"))
+def test_constraints_have_a_provenance_as_bounds_have(path):
+    path.write_text(SPEC + RULES.replace("PROVENANCE", "house rules 3"))
+    spec = load_spec(path)
     assert citations_of(spec)["house rules 3"] == ["of age"]
     assert uncited_declarations(spec) == ["ward", "town", "constraint_2"]
 
 
 @pytest.mark.parametrize("provenance", ["data-derived", '" Data-derived: all rows agree"'])
-def test_a_rule_that_was_read_from_the_data_is_refused(tmp_path, provenance):
-    path = ruled(tmp_path, provenance)
+def test_a_rule_that_was_read_from_the_data_is_refused(path, provenance):
+    path.write_text(SPEC + RULES.replace("PROVENANCE", provenance))
     with pytest.raises(SpecError, match=r"line 17, constraints\.0: was proposed since all rows"):
         resolve(ReleaseRequest(spec=path))
 
@@ -119,8 +109,7 @@ def test_a_rule_that_was_read_from_the_data_is_refused(tmp_path, provenance):
         ("[a]", "should be a mapping of keys"),
     ],
 )
-def test_what_a_release_is_about_is_checked(tmp_path, about, problem):
-    path = tmp_path / "people.yaml"
+def test_what_a_release_is_about_is_checked(path, about, problem):
     path.write_text(SPEC + f"about: {about}\n")
     with pytest.raises(SpecError) as error:
         load_spec(path)

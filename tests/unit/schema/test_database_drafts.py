@@ -1,5 +1,6 @@
 """Drafts from the schema of a database: what they hold of its keys, and what they say they lack."""
 
+import re
 import sqlite3
 from pathlib import Path
 
@@ -24,6 +25,14 @@ def drafted(folder: Path, statements: str) -> tuple[str, Spec]:
     return text, load_spec(folder / "a.yaml")
 
 
+def references(spec: Spec) -> set[tuple[str, str, str]]:
+    return {
+        (name, column, to.table)
+        for name, table in spec.tables.items()
+        for column, to in table.references.items()
+    }
+
+
 LINKS = """
 CREATE TABLE people (
   id INTEGER PRIMARY KEY, boss INTEGER REFERENCES people (id), born DATE NOT NULL
@@ -46,10 +55,7 @@ def test_a_draft_has_links_hierarchies_and_what_may_be_missing(tmp_path):
     assert spec.tables["films"].ignore == ("poster",)
     assert spec.tables["films"].attributes["code"].pattern == "K{0001..9999}"
     seen = spec.tables["seen"]
-    assert {column: to.table for column, to in seen.references.items()} == {
-        "person": "people",
-        "film": "films",
-    }
+    assert references(spec) >= {("seen", "person", "people"), ("seen", "film", "films")}
     assert seen.constraints[0].key == ["person", "film"]
     assert seen.ignore == ("at",)
     assert seen.attributes["stars"].nullable
@@ -59,14 +65,10 @@ def test_a_draft_has_links_hierarchies_and_what_may_be_missing(tmp_path):
 def test_where_rows_may_refer_to_none_a_row_is_the_unit(tmp_path):
     _, spec = drafted(
         tmp_path,
-        """
-        CREATE TABLE shops (id INTEGER PRIMARY KEY, town CHAR(3) NOT NULL);
-        CREATE TABLE customers (id INTEGER PRIMARY KEY, born DATE NOT NULL);
-        CREATE TABLE orders (
-          id INTEGER PRIMARY KEY, customer INTEGER REFERENCES customers (id), total REAL
-        );
-        CREATE TABLE lines (id INTEGER PRIMARY KEY, nr INTEGER NOT NULL REFERENCES orders (id));
-        """,
+        "CREATE TABLE shops (id INTEGER PRIMARY KEY, town CHAR(3) NOT NULL);"
+        "CREATE TABLE customers (id INTEGER PRIMARY KEY, born DATE NOT NULL);"
+        "CREATE TABLE orders (id INTEGER PRIMARY KEY, c INTEGER REFERENCES customers (id), x REAL);"
+        "CREATE TABLE lines (id INTEGER PRIMARY KEY, nr INTEGER NOT NULL REFERENCES orders (id));",
     )
     assert spec.privacy.unit == "row"
     assert sum(part.rows is None for part in spec.tables.values()) == 1
@@ -111,23 +113,18 @@ CREATE TABLE wills (patient INTEGER PRIMARY KEY REFERENCES patients (id), sealed
 """
 
 
-def test_a_key_of_several_columns_is_a_rule_unless_one_of_them_refers(tmp_path):
+def test_keys_of_several_columns_are_rules_or_lead_to_the_row_above(tmp_path):
+    """A unique column gets fresh numbers, and a unique reference one row."""
     text, spec = drafted(tmp_path, STAYS)
     assert [rule.key for rule in spec.tables["beds"].constraints] == [["ward", "bed"]]
     assert not spec.tables["stays"].constraints
     assert "# primary key (patient, nr) is not kept: a key with a reference" in text
     assert "# key (nr, sheet) is not kept: sheet is left out" in text
 
-
-def test_what_a_foreign_key_of_several_columns_leads_to_is_kept(tmp_path):
-    text, spec = drafted(tmp_path, STAYS)
     assert spec.tables["drugs"].references["patient"].table == "patients"
     assert "(patient, nr) to stays (patient, nr) is not kept: a reference is one column" in text
     assert "(ward, bed) to beds (ward, bed) is not kept: a reference is one column; its" in text
 
-
-def test_a_unique_column_gets_fresh_numbers_and_a_unique_reference_one_row(tmp_path):
-    _, spec = drafted(tmp_path, STAYS)
     assert spec.tables["patients"].attributes["card"].type == "text"
     assert spec.tables["wills"].references["patient"].max_rows == 1
 
@@ -160,9 +157,7 @@ def test_a_foreign_key_that_no_single_key_answers_is_named(tmp_path):
     )
     assert list(spec.tables["c"].references) == ["of_b"]
     assert "(of_a) to a (code) is not kept: rows are named by the key of their table, id" in text
-    assert "(of_b) to b (id) is not kept: a column refers to one table" in text or (
-        "(of_b) to a (id) is not kept: a column refers to one table" in text
-    )
+    assert re.search(r"\(of_b\) to [ab] \(id\) is not kept: a column refers to one table", text)
 
 
 CIRCLE = """
@@ -185,10 +180,5 @@ def test_of_a_circle_the_reference_that_may_be_missing_is_left_out(tmp_path):
     spec = load_spec(tmp_path / "a.yaml")
     assert "foreign key (head) to nurses (id) is not kept: references would go in a circle" in text
     assert list(spec.tables) == ["wards", "nurses", "shifts"]
-    references = {
-        (name, column, to.table)
-        for name, table in spec.tables.items()
-        for column, to in table.references.items()
-    }
-    assert references == {("nurses", "ward", "wards"), ("shifts", "nurse", "nurses")}
+    assert references(spec) == {("nurses", "ward", "wards"), ("shifts", "nurse", "nurses")}
     assert spec.privacy.unit.table == "wards"

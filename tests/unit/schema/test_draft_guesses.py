@@ -179,7 +179,7 @@ def drafted_extract(tmp_path, rows, columns):
 
 
 def test_an_extract_is_drafted_as_a_person_would_declare_it(tmp_path):
-    spec = drafted_extract(tmp_path, 300, 60)
+    spec = drafted_extract(tmp_path, 200, 31)
     assert {name: spec.attributes[name].type for name in KINDS} == KINDS
     assert spec.ignore == EMPTY
     source = spec.source
@@ -216,7 +216,7 @@ FORMS = {
     ],
 )
 def test_a_declared_draft_releases_rows_in_the_formats_of_the_source(
-    tmp_path, rows, columns, method
+    tmp_path, brief_training, rows, columns, method
 ):
     drafted_extract(tmp_path, rows, columns)
     path, text = tmp_path / "spec.yaml", (tmp_path / "draft.yaml").read_text(encoding="utf-8")

@@ -74,12 +74,25 @@ def test_no_row_changes_how_another_is_read(tmp_path, rows, encoding, marks):
         )
 
 
+@pytest.fixture
+def stored_as(tmp_path):
+    """A file of such a text, and the source that declares its encoding, or another."""
+
+    def make(text, encoding, as_another=None):
+        path = tmp_path / "table.csv"
+        path.write_bytes(text.encode(encoding, "surrogatepass"))
+        return {"path": str(path), "encoding": as_another or encoding}
+
+    return make
+
+
 @pytest.mark.parametrize("encoding", WIDE)
 @pytest.mark.parametrize("mark", ["\ufeff", ""])
-def test_utf_16_is_read_with_and_without_its_mark_and_written_with_it(tmp_path, encoding, mark):
+def test_utf_16_is_read_with_and_without_its_mark_and_written_with_it(
+    tmp_path, stored_as, encoding, mark
+):
     text = 'größe,"n"\nZoë,1\n日😀,2\n'
-    source = {"path": str(tmp_path / "table.csv"), "encoding": encoding}
-    Path(source["path"]).write_bytes((mark + text).encode(encoding))
+    source = stored_as(mark + text, encoding)
     listed = {"type": "categorical", "values": ["Zoë", "日😀"]}
     spec = declared(tmp_path, {"größe": listed, "n": WHOLE}, source)
     frame, report = validate_rows(read_frame(spec), spec)
@@ -89,11 +102,8 @@ def test_utf_16_is_read_with_and_without_its_mark_and_written_with_it(tmp_path, 
     assert (tmp_path / "o").read_bytes() == ("\ufeff" + text.replace('"', "")).encode(encoding)
 
 
-def test_half_a_letter_of_utf_16_spoils_its_own_cell_alone(tmp_path):
-    source = {"path": str(tmp_path / "table.csv"), "encoding": "utf-16-le"}
-    Path(source["path"]).write_bytes(
-        "a,b\n\ud800,1\nx,2\ny,\udc00\n".encode("utf-16-le", "surrogatepass")
-    )
+def test_half_a_letter_of_utf_16_spoils_its_own_cell_alone(tmp_path, stored_as):
+    source = stored_as("a,b\n\ud800,1\nx,2\ny,\udc00\n", "utf-16-le")
     letters = {"type": "categorical", "values": ["x", "y"], "nullable": True}
     attributes = {"a": letters, "b": {**WHOLE, "nullable": True}}
     spec = declared(tmp_path, attributes, source, validation={"on_invalid": "clip"})
@@ -106,15 +116,15 @@ def test_half_a_letter_of_utf_16_spoils_its_own_cell_alone(tmp_path):
 @pytest.mark.parametrize(
     ("encoding", "order"), [("utf-8", "le"), ("utf-16-be", "le"), ("utf-16-le", "be")]
 )
-def test_a_file_of_the_other_byte_order_is_refused_by_its_name(tmp_path, encoding, order):
-    source = {"path": str(tmp_path / "table.csv"), "encoding": encoding}
-    Path(source["path"]).write_bytes("\ufeffa,b\n1,2\n".encode(f"utf-16-{order}"))
+def test_a_file_of_the_other_byte_order_is_refused_by_its_name(
+    tmp_path, stored_as, encoding, order
+):
+    source = stored_as("\ufeffa,b\n1,2\n", f"utf-16-{order}", encoding)
     with pytest.raises(DataError, match=f"declare source.encoding: utf-16-{order}"):
         read_frame(declared(tmp_path, TWO, source))
 
 
-def test_ragged_rows_of_utf_16_are_numbered(tmp_path):
-    source = {"path": str(tmp_path / "table.csv"), "encoding": "utf-16-le"}
-    Path(source["path"]).write_bytes("\ufeffa,b\n1,2\n3\n".encode("utf-16-le"))
+def test_ragged_rows_of_utf_16_are_numbered(tmp_path, stored_as):
+    source = stored_as("\ufeffa,b\n1,2\n3\n", "utf-16-le")
     with pytest.raises(DataError, match="row 2"):
         read_frame(declared(tmp_path, TWO, source))

@@ -210,6 +210,9 @@ def _waited(happened) -> None:
         time.sleep(0.001)
 
 
+@pytest.mark.parametrize(
+    "url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)
 def test_a_load_that_is_killed_leaves_nothing_and_ends_when_repeated(url, tmp_path):
     """In PostgreSQL it waits for a table that another session is about to make; killed there."""
     tables = tables_in(tmp_path, 9_000, 9_000)

@@ -222,7 +222,8 @@ def test_formats_that_cannot_be_kept_are_told(tmp_path, attributes, source, word
 def test_a_moment_is_kept_in_utc_and_written_in_its_form(tmp_path, form, step, text, utc, end):
     keys = {**MOMENT, "min": "1990-01-01", "step": step} | ({"format": form} if form else {})
     spec, frame, _ = validated(tmp_path, f"a,b\n{text},1\n", {"a": keys, "b": WHOLE})
-    assert frame["a"][0] == pd.Timestamp(f"1997-12-04 {utc}")
+    kept = Domain.of(spec.attributes, spec.folder).encode(frame).frame()
+    assert kept["a"][0] == pd.Timestamp(f"1997-12-04 {utc}")
     cell = written(tmp_path, spec, frame).splitlines()[1].removesuffix(",1")
     assert cell == text if end is None else cell.endswith(end)
 
