@@ -112,8 +112,10 @@ REFUSED = {
 
 COMMANDS = f"""
 import json, sys
+from dataclasses import replace
 from cloister.flows.cli.app import main
 from cloister.models.kamino import fit
+from cloister.models.kamino.synthesizer import RECIPES
 from cloister.tasks.home.home import Home
 from cloister.tasks.stores.prefect_server import serving
 
@@ -128,6 +130,8 @@ def ended(name, words):
     except SystemExit as done:
         return done.code
 
+for name, recipe in RECIPES.items():
+    RECIPES[name] = replace(recipe, trainer=replace(recipe.trainer, steps=40))
 home = Home.current()
 home.configure()
 with serving(home):

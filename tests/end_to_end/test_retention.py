@@ -128,7 +128,7 @@ def test_of_a_candidate_all_stays(home, released):
     assert not changed and len(existing_ledger(home).release(released.id).deletions) == 0
 
 
-@pytest.mark.parametrize("move", ["reject", "withdraw"])
+@pytest.mark.parametrize("move", ["reject", pytest.param("withdraw", marks=pytest.mark.slow)])
 def test_a_release_that_was_given_up_loses_its_model_and_keeps_its_files(
     home, released, tmp_path, move
 ):
@@ -170,7 +170,7 @@ def killed_at(home: Home, step: int, act: Callable[[], object], patch: pytest.Mo
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def held_home(request, home, tmp_path, monkeypatch) -> Iterator[Home]:
     """The home, with its ledger on either database."""
     if request.param == "sqlite":
@@ -185,7 +185,9 @@ def held_home(request, home, tmp_path, monkeypatch) -> Iterator[Home]:
         yield Home.current()
 
 
-@pytest.mark.parametrize("step", [0, 1, 3, 6])
+@pytest.mark.parametrize(
+    "step", [3, *(pytest.param(step, marks=pytest.mark.slow) for step in (0, 1, 6))]
+)
 def test_what_a_kill_left_of_a_deletion_is_named_and_ended(held_home, released, monkeypatch, step):
     home = held_home
     ledger = open_ledger(home)

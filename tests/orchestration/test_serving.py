@@ -63,30 +63,25 @@ def recorder(made):
 
     @flow(name="release", persist_result=False)
     def noted(request: ReleaseRequest):
-        made.append(
-            {
-                "spec": str(request.spec),
-                "data": request.data,
-                "epsilon": request.epsilon,
-                "folder": os.getcwd(),
-            }
-        )
+        about = {"data": request.data, "epsilon": request.epsilon, "folder": os.getcwd()}
+        made.append({"spec": str(request.spec), **about})
         if request.epsilon == "3":
             raise InputError("no")
 
     return noted
 
 
+def scheduled(due: datetime):
+    return State(type=StateType.SCHEDULED, state_details={"scheduled_time": due.isoformat()})
+
+
 def ask(server, due: datetime, **parameters: object):
     """Have the server ask for a run at a time, as its scheduler does; the id of the run."""
     (deployment,) = registered()
+    asked = {"request": deployment.parameters["request"] | parameters}
     with get_client(sync_client=True) as client:
-        scheduled = State(
-            type=StateType.SCHEDULED, state_details={"scheduled_time": due.isoformat()}
-        )
-        asked = {"request": deployment.parameters["request"] | parameters}
         return client.create_flow_run_from_deployment(
-            deployment.id, parameters=asked, state=scheduled
+            deployment.id, parameters=asked, state=scheduled(due)
         ).id
 
 
@@ -100,11 +95,9 @@ def due(server, deploy, monkeypatch) -> datetime:
     """A minute that was due, after the clubs were registered for each minute."""
     monkeypatch.chdir(server.folder)
     deploy("--cron", "* * * * *")
-    registration, minute = (
-        registrations(server.home)[0],
-        datetime.now(UTC).replace(second=0, microsecond=0),
-    )
-    asked = replace(registration, catch_up=None)  # runs are those that the tests ask for
+    minute = datetime.now(UTC).replace(second=0, microsecond=0)
+    # runs are those that the tests ask for
+    asked = replace(registrations(server.home)[0], catch_up=None)
     asked.mark_started(minute - timedelta(minutes=3), server.home)
     return minute - timedelta(minutes=1)
 
@@ -134,33 +127,30 @@ def test_a_run_that_fails_is_one_line_without_a_traceback(server, deploy, due, r
     assert logs() == "warning: a run of clubs ended as Failed: no\n"
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [{"spec": "/tmp/other.yaml"}, {"data": "/etc/passwd"}, {"epsilon": "4"}, {"evaluate": "full"}],
-)
-def test_other_parameters_than_registered_are_refused(server, due, recorder, made, parameters):
-    asked = ask(server, due, **parameters)
-    (told,) = serve_due(recorder, server.home)
-    assert "other parameters" in told and next(iter(parameters)) in told
-    assert made == [] and state_of(asked) == "Refused"
+OTHER = {"spec": "/tmp/other.yaml", "data": "/etc/passwd", "epsilon": "4", "evaluate": "full"}
+
+
+def test_other_parameters_than_registered_and_a_time_off_the_schedule_are_refused(
+    server, due, recorder, made
+):
+    asked = [ask(server, due, **{name: value}) for name, value in OTHER.items()]
+    told = serve_due(recorder, server.home)
+    assert all("other parameters" in each for each in told)
+    assert all(any(name in each for each in told) for name in OTHER)
+    ask(server, due + timedelta(seconds=7))
+    assert "not on the schedule" in serve_due(recorder, server.home)[0]
+    assert made == [] and {state_of(each) for each in asked} == {"Refused"}
     assert existing_ledger(server.home) is None
 
 
 def test_a_changed_deployment_releases_nothing_else(server, due, recorder, made):
     """Parameters, command and place of code changed on the server."""
     (deployment,) = registered()
+    other = {"request": deployment.parameters["request"] | {"spec": "/tmp/other.yaml"}}
+    code = {"entrypoint": "/tmp/other.py:steal", "path": "/tmp"}
+    change = DeploymentUpdate(parameters=other, enforce_parameter_schema=False, **code)
     with get_client(sync_client=True) as client:
-        client.update_deployment(
-            deployment.id,
-            DeploymentUpdate(
-                parameters={
-                    "request": deployment.parameters["request"] | {"spec": "/tmp/other.yaml"}
-                },
-                entrypoint="/tmp/other.py:steal",
-                path="/tmp",
-                enforce_parameter_schema=False,
-            ),
-        )
+        client.update_deployment(deployment.id, change)
     ask(server, due)
     assert "other parameters" in serve_due(recorder, server.home)[0]
     (deployment,) = registered()
@@ -172,21 +162,15 @@ def test_a_changed_deployment_releases_nothing_else(server, due, recorder, made)
 def test_what_an_earlier_version_registered_is_run(server, due, recorder, made):
     """It wrote the parameters one beside the other, some of them under other names."""
     (deployment,) = registered()
-    flat = {
-        name: value
-        for name, value in deployment.parameters["request"].items()
-        if name not in ("out", "seed_sampling", "accept_reject")
-    } | {"tries": None, "database": None}
+    gone = ("out", "seed_sampling", "accept_reject")
+    flat = {n: v for n, v in deployment.parameters["request"].items() if n not in gone}
+    flat |= {"tries": None, "database": None}
     (path,) = (server.home.folder / "recurring").iterdir()
     path.write_text(json.dumps(json.loads(path.read_text()) | {"parameters": flat}))
+    change = DeploymentUpdate(parameters=flat, enforce_parameter_schema=False)
     with get_client(sync_client=True) as client:
-        scheduled = State(
-            type=StateType.SCHEDULED, state_details={"scheduled_time": due.isoformat()}
-        )
-        client.update_deployment(
-            deployment.id, DeploymentUpdate(parameters=flat, enforce_parameter_schema=False)
-        )
-        client.create_flow_run_from_deployment(deployment.id, parameters=flat, state=scheduled)
+        client.update_deployment(deployment.id, change)
+        client.create_flow_run_from_deployment(deployment.id, parameters=flat, state=scheduled(due))
     assert serve_due(recorder, server.home) == ["Completed"]
     assert [call["spec"] for call in made] == [str(server.spec)]
 
@@ -222,12 +206,6 @@ def test_a_changed_spec_is_refused_and_told(server, due, recorder, made, capsys)
     assert "was changed since cloister deploy" in told and "deploy it again" in told
     assert told.removeprefix("refused: ") in capsys.readouterr().err
     assert made == [] and state_of(asked) == "Refused"
-
-
-def test_a_time_off_the_schedule_is_refused(server, due, recorder, made):
-    ask(server, due + timedelta(seconds=7))
-    assert "not on the schedule" in serve_due(recorder, server.home)[0]
-    assert made == []
 
 
 def test_other_settings_than_registered_are_refused(server, due, recorder, made, monkeypatch):

@@ -20,11 +20,8 @@ from cloister.tasks.stores.dvc_store import Versions
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _programs():
-    """DVC as it runs for users: each time a program of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dvc_store, "subprocess", subprocess)
-        yield
+def _forks(stores) -> None:
+    """Versions run DVC in forks of a process that has loaded it."""
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +120,7 @@ def test_a_file_that_its_pointer_does_not_know_is_not_sent(
     assert remote_files(versions) == before
 
 
-def test_no_command_of_dvc_copies_or_sends_the_input(
+def test_dvc_fetches_what_was_sent_and_neither_copies_nor_sends_the_input(
     versions: Versions, pointers: Path, files: dict[str, Path], place: Path
 ):
     """Of several tables neither, whatever a person runs in the home by hand."""
@@ -134,41 +131,26 @@ def test_no_command_of_dvc_copies_or_sends_the_input(
     named = yaml.safe_load((folder / "input.dvc").read_text())["deps"]
     assert [(dep["path"], dep["md5"]) for dep in named] == [(str(p), md5(p)) for p in several]
     versions.send("r-1", public(files))
-    for command in ("status", "pull", "fetch", "push", "checkout"):
+    for command in ("pull", "push"):
         dvc(versions, command)
     for source in several:
         assert copies(source, place) == [source]
     assert dvc(versions, "status").strip() == "Data and pipelines are up to date."
     several[1].write_text("changed\n")
     assert "other table.csv" in dvc(versions, "status")
-    for pulled in (pointers / "synthetic.parquet", pointers / "certificate.yaml"):
-        pulled.unlink()
+    for name, pulled in (("synthetic", "synthetic.parquet"), ("certificate", "certificate.yaml")):
+        assert (pointers / pulled).read_bytes() == files[name].read_bytes()
+        (pointers / pulled).unlink()
     shutil.rmtree(folder)
     versions.clear()
     for folder in (versions.folder, Path(versions.remote)):
         close(folder)  # DVC's own command opens what it reads
 
 
-def test_the_input_is_copied_nowhere(
-    versions: Versions, pointers: Path, files: dict[str, Path], place: Path
-):
-    assert copies(files["input"], place) == [files["input"]]
-
-
 def copies(source: Path, place: Path) -> list[Path]:
     """The files under a folder that hold another's content."""
     content = source.read_bytes()
     return [path for path in place.rglob("*") if path.is_file() and content in path.read_bytes()]
-
-
-def test_what_was_sent_can_be_fetched(versions: Versions, pointers: Path, files: dict[str, Path]):
-    versions.send("r-1", public(files))
-    dvc(versions, "pull", "releases/r-1/synthetic.dvc", "releases/r-1/certificate.dvc")
-    for name, pulled in (("synthetic", "synthetic.parquet"), ("certificate", "certificate.yaml")):
-        assert (pointers / pulled).read_bytes() == files[name].read_bytes()
-        (pointers / pulled).unlink()
-    for folder in (versions.folder, Path(versions.remote)):
-        close(folder)  # DVC's own command opens what it reads
 
 
 def test_a_resumed_release_writes_its_pointers_anew(files: dict[str, Path], tmp_path: Path):
@@ -190,18 +172,14 @@ def test_a_resumed_release_writes_its_pointers_anew(files: dict[str, Path], tmp_
     assert not killed.exists()
 
 
-def test_a_database_has_no_input_pointer(versions: Versions, files: dict[str, Path]):
-    folder = versions.track("r-2", [], {"certificate": files["certificate"]})
-    assert [path.name for path in folder.iterdir()] == ["certificate.dvc"]
-
-
 def test_releases_at_once_wait_for_each_other(versions: Versions, files: dict[str, Path]):
+    """Those of a database have no pointer to an input."""
     published = {"certificate": files["certificate"]}
     with ThreadPoolExecutor(2) as pool:
-        folders = list(
-            pool.map(lambda release: versions.track(release, [], published), ("r-3", "r-4"))
-        )
-    assert all((folder / "certificate.dvc").is_file() for folder in folders)
+        tracked = pool.map(lambda name: versions.track(name, [], published), ("r-3", "r-4"))
+        folders = list(tracked)
+    for folder in folders:
+        assert [path.name for path in folder.iterdir()] == ["certificate.dvc"]
 
 
 def test_analytics_are_off_and_git_is_not_used(versions: Versions, pointers: Path):
@@ -231,18 +209,17 @@ def test_a_folder_that_cannot_be_made_is_one_clear_error(place: Path):
         Versions(place / "file" / "dvc", str(place / "remote")).track("r-1", [], {})
 
 
-@pytest.mark.parametrize("name", ["dvc", "hömé ☃ #1, [x]"])
-def test_a_repository_whose_making_was_interrupted_is_made(tmp_path: Path, name: str):
+def test_a_repository_whose_making_was_interrupted_is_made(tmp_path: Path, monkeypatch):
     """In a place of any letters: DVC's own command writes none beyond ASCII into its settings."""
+    monkeypatch.setattr(dvc_store, "subprocess", subprocess)  # as it runs for users
+    name = "hömé ☃ #1, [x]"
     made = Versions(tmp_path / name / "dvc", str(tmp_path / name / "remote"))
     (made.folder / ".dvc").mkdir(parents=True)
     (made.folder / ".new" / ".dvc").mkdir(parents=True)
     (made.folder / ".new" / ".dvc" / "config").write_text("[core")
     made.prepare()
-    assert dvc(made, "remote", "list").split()[0] == "storage"
-    assert made.remote.split() == dvc(made, "remote", "list").split()[1:-1], (
-        "the name comes first, (default) last"
-    )
+    name, *remote, default = dvc(made, "remote", "list").split()
+    assert (name, remote, default) == ("storage", made.remote.split(), "(default)")
     before = (made.folder / ".dvc" / "config").stat().st_mtime_ns
     made.prepare()
     assert (made.folder / ".dvc" / "config").stat().st_mtime_ns == before
