@@ -92,24 +92,15 @@ def test_every_day_lies_in_its_part(day):
 
 
 @pytest.mark.parametrize("attribute", [WHOLE, DECIMAL, DAY, MOMENT])
-def test_parts_follow_each_other_and_the_threshold_knows_the_largest_partition(attribute):
+def test_parts_follow_each_other_and_are_few_and_other_cells_have_parts_of_their_own(attribute):
     line = Line("x", attribute)
     assert (np.diff(line.edges) > 0).all()
     assert line.size <= LARGEST_PARTITION + 3
-
-
-@pytest.mark.parametrize("attribute", [WHOLE, DECIMAL, DAY, MOMENT])
-def test_missing_and_unreadable_cells_have_parts_of_their_own(attribute):
-    for buckets in (Line("x", attribute), Presence("x", attribute)):
-        assert buckets.of(pd.Series(["pear", None], dtype="str")).tolist() == [
-            buckets.size - 1,
-            buckets.missing,
-        ]
-
-
-def test_numbers_beyond_the_line_count_at_its_ends():
-    line = Line("x", DECIMAL)
-    assert line.of(pd.Series(["-1e300", "1e300"])).tolist() == [0, line.missing - 1]
+    for buckets in (line, Presence("x", attribute)):
+        parts = buckets.of(pd.Series(["pear", None], dtype="str")).tolist()
+        assert parts == [buckets.size - 1, buckets.missing]
+    if attribute is DECIMAL:  # numbers beyond the line count at its ends
+        assert line.of(pd.Series(["-1e300", "1e300"])).tolist() == [0, line.missing - 1]
 
 
 def test_fineness_is_that_of_the_values():
@@ -140,15 +131,55 @@ def test_whole_numbers_get_the_step_of_which_all_are_multiples(tmp_path, cells, 
     assert (column.encode(pd.Series(cells, dtype="str")) >= 0).all()
 
 
-def test_bounds_hold_the_bulk_and_leave_out_what_is_rare(tmp_path):
-    ages = [str(17 + n % 74) for n in range(4000)] + ["999999"]
-    keys = keys_of(tmp_path, ages, WHOLE)
-    assert keys == {"type": "integer", "min": 16, "max": 95}
+def typed(dtype, values):
+    """Whole numbers, declared with a type of their own."""
+    return pd.Series(values, dtype="Int64"), WHOLE.model_copy(update={"dtype": dtype})
 
 
-def test_a_point_mass_at_zero_and_missing_cells_are_found(tmp_path):
-    keys = keys_of(tmp_path, ["0"] * 900 + ["5000"] * 900 + [None] * 300, WHOLE)
-    assert keys == {"type": "integer", "min": 0, "max": 5119, "nullable": True, "special": [0]}
+YEARS = {"min": "1990-01-01", "max": "2009-12-31"}
+WORDS = ["Aa", "no", "Ünïcode, 'quoted'"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "attribute", "expected"),
+    [
+        # the bulk, without what is rare; a point mass at zero, and missing cells
+        ([str(17 + n % 74) for n in range(4000)] + ["999999"], WHOLE, {"min": 16, "max": 95}),
+        (
+            ["0"] * 900 + ["5000"] * 900 + [None] * 300,
+            WHOLE,
+            {"min": 0, "max": 5119, "nullable": True, "special": [0]},
+        ),
+        (*typed("int8", [100] * 900 + [-100] * 900), {"min": -112, "max": 111, "dtype": "int8"}),
+        (
+            *typed("uint8", [255] * 900 + [0] * 900 + [7] * 900),
+            {"min": 0, "max": 255, "dtype": "uint8", "special": [0]},
+        ),
+        (
+            *typed("int16", [5] * 900 + [None] * 900),
+            {"min": 5, "max": 5, "dtype": "Int16", "nullable": True},
+        ),
+        ([f"{1990 + n % 20}-05-06" for n in range(4000)], DAY, YEARS),
+        (
+            [f"{1990 + n % 20}-05-06T07:{n % 60:02d}:00" for n in range(4000)],
+            MOMENT,
+            {"min": "1990-01-01T00:00:00", "max": "2009-12-31T23:59:59", "step": 60},
+        ),
+        (WORDS * 600, LISTED, {"values": sorted(WORDS)}),
+        (
+            WORDS * 600 + [f"only {n}" for n in range(400)],
+            LISTED,
+            {"values": sorted(WORDS), "nullable": True},
+        ),
+        (
+            ["10", "9", "pear"] * 600,
+            LISTED.model_copy(update={"values": [1, 2]}),
+            {"values": [9, 10], "nullable": True},
+        ),
+    ],
+)
+def test_what_many_rows_hold_is_found_and_the_rest_left_out(tmp_path, cells, attribute, expected):
+    assert keys_of(tmp_path, cells, attribute) == {"type": attribute.type} | expected
 
 
 def test_floats_get_bounds_on_the_grid_that_they_need(tmp_path):
@@ -189,22 +220,6 @@ def test_large_floats_get_a_grid_that_can_be_counted(tmp_path):
     assert keys["decimals"] < 6
 
 
-def test_dates_get_years_and_moments_their_unit(tmp_path):
-    days = [f"{1990 + n % 20}-05-06" for n in range(4000)]
-    assert keys_of(tmp_path / "days", days, DAY) == {
-        "type": "date",
-        "min": "1990-01-01",
-        "max": "2009-12-31",
-    }
-    moments = [f"{1990 + n % 20}-05-06T07:{n % 60:02d}:00" for n in range(4000)]
-    assert keys_of(tmp_path / "moments", moments, MOMENT) == {
-        "type": "datetime",
-        "min": "1990-01-01T00:00:00",
-        "max": "2009-12-31T23:59:59",
-        "step": 60,
-    }
-
-
 FINE = "%Y-%m-%dT%H:%M:%S."
 
 
@@ -241,30 +256,6 @@ def test_moments_get_the_fractions_of_their_format_and_bounds_that_it_writes(
     assert Datetime(**keys).format == form
 
 
-@pytest.mark.parametrize(
-    ("dtype", "values", "expected"),
-    [
-        ("int8", [100] * 900 + [-100] * 900, {"min": -112, "max": 111, "dtype": "int8"}),
-        (
-            "uint8",
-            [255] * 900 + [0] * 900 + [7] * 900,
-            {"min": 0, "max": 255, "dtype": "uint8", "special": [0]},
-        ),
-        (
-            "int16",
-            [5] * 900 + [None] * 900,
-            {"min": 5, "max": 5, "dtype": "Int16", "nullable": True},
-        ),
-    ],
-)
-def test_the_dtype_fits_what_was_found(tmp_path, dtype, values, expected):
-    typed = pd.Series(values, dtype="Int64")
-    assert (
-        keys_of(tmp_path, typed, WHOLE.model_copy(update={"dtype": dtype}))
-        == {"type": "integer"} | expected
-    )
-
-
 def test_days_stay_inside_nanoseconds(tmp_path):
     keys = keys_of(
         tmp_path,
@@ -276,43 +267,22 @@ def test_days_stay_inside_nanoseconds(tmp_path):
     assert ends.dt.year.tolist() == [1677, 2262]
 
 
-def test_values_that_are_common_are_released_and_the_rest_become_missing(tmp_path):
-    words = ["Aa", "no", "Ünïcode, 'quoted'"] * 600
-    assert keys_of(tmp_path / "all", words, LISTED) == {
-        "type": "categorical",
-        "values": sorted(set(words)),
-    }
-    rare = [f"only {n}" for n in range(400)]
-    assert keys_of(tmp_path / "rare", words + rare, LISTED) == {
-        "type": "categorical",
-        "values": sorted(set(words)),
-        "nullable": True,
-    }
-
-
-def test_numbers_in_a_list_stay_numbers(tmp_path):
-    listed = Categorical(type="categorical", values=[1, 2])
-    assert keys_of(tmp_path, ["10", "9", "pear"] * 600, listed)["values"] == [9, 10]
-
-
-def test_booleans_and_keys_need_to_know_only_whether_values_are_missing(tmp_path):
-    frame = pd.DataFrame({"ok": ["y", "n", None] * 500, "id": [f"SECRET{n}" for n in range(1500)]})
-    attributes = {
-        "ok": Boolean(type="boolean", true="y", false="n"),
-        "id": TextKey(type="text", pattern="SECRET{0..9999}"),
-    }
+def test_booleans_and_keys_need_to_know_only_which_share_of_values_is_missing(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "ok": ["y", "n", None, None] * 1000,
+            "id": [f"SECRET{n}" for n in range(4000)],
+            "remark": [None, None, None, "SECRET"] * 1000,
+        }
+    )
+    key = TextKey(type="text", pattern="SECRET{0..9999}")
+    attributes = {"ok": Boolean(type="boolean", true="y", false="n"), "id": key, "remark": key}
     keys = discovered(tmp_path, frame, attributes).attributes
     assert keys["ok"] == {"type": "boolean", "true": "y", "false": "n", "nullable": True}
     assert keys["id"] == {"type": "text", "pattern": "KEY{000000001..999999999}"}
-
-
-def test_the_share_of_rows_without_a_key_is_found_with_the_noise_of_its_two_counts(tmp_path):
-    frame = pd.DataFrame({"remark": [None, None, None, "SECRET"] * 1000})
-    attributes = {"remark": TextKey(type="text", pattern="SECRET{0..9999}")}
-    keys = discovered(tmp_path, frame, attributes).attributes["remark"]
-    assert keys["nullable"]
-    assert keys["missing_share"] == pytest.approx(0.75, abs=0.05)
-    assert TextKey(**keys).missing_share == keys["missing_share"]
+    assert keys["remark"]["nullable"]
+    assert keys["remark"]["missing_share"] == pytest.approx(0.75, abs=0.05)
+    assert TextKey(**keys["remark"]).missing_share == keys["remark"]["missing_share"]
 
 
 def test_what_too_few_rows_hold_is_not_found(tmp_path):
@@ -341,12 +311,9 @@ def test_a_plan_that_could_find_nothing_is_refused():
 
 
 def test_many_attributes_get_gaussian_noise():
-    many = {str(n): WHOLE for n in range(300)}
-    few = plan_domains({"x": DAY}, Neighbours(), Fraction(1), Fraction(1, 10**6))
-    assert isinstance(few.noise, DiscreteLaplace)
-    assert not isinstance(
-        plan_domains(many, Neighbours(), Fraction(1), Fraction(1, 10**6)).noise, DiscreteLaplace
-    )
+    for attributes, laplace in (({"x": DAY}, True), ({str(n): WHOLE for n in range(300)}, False)):
+        plan = plan_domains(attributes, Neighbours(), Fraction(1), Fraction(1, 10**6))
+        assert isinstance(plan.noise, DiscreteLaplace) is laplace
 
 
 def test_the_door_answers_only_what_was_planned(tmp_path):
@@ -369,17 +336,12 @@ def test_the_same_answers_are_read_back_and_the_journal_holds_no_text(tmp_path):
     assert b"canary" not in (tmp_path / "journal" / "journal.bin").read_bytes()
 
 
-def test_numbers_of_texts_do_not_depend_on_other_texts():
-    both, alone = keyed_numbers(pd.Index(["a", "bé"]), KEY), keyed_numbers(pd.Index(["bé"]), KEY)
-    assert both[1] == alone[0]
-    assert (both >= 0).all()
-    assert keyed_numbers(pd.Index(["a"]), b"j" * 32)[0] != both[0]
-
-
-def test_numbers_of_texts_are_the_same_in_every_version():
+def test_numbers_of_texts_depend_on_the_key_alone_and_are_the_same_in_every_version():
     """A version that resumes another's release looks up texts by the numbers of the other."""
     expected = [6973049779295163351, 1713278080972393804, 8122487689143741873]
-    assert keyed_numbers(pd.Index(["a", "bé", ""]), b"k" * 32).tolist() == expected
+    assert keyed_numbers(pd.Index(["a", "bé", ""]), KEY).tolist() == expected
+    assert keyed_numbers(pd.Index(["bé"]), KEY).tolist() == expected[1:2]
+    assert keyed_numbers(pd.Index(["a"]), b"j" * 32)[0] != expected[0]
 
 
 texts = st.text(

@@ -65,29 +65,23 @@ def test_reservations_add_up_to_the_cap_and_no_further(ledger: Ledger) -> None:
     assert ledger.budget("adult", "row") == now
 
 
-def test_thirds_are_exact(ledger: Ledger) -> None:
-    for _ in range(9):
+def test_thirds_are_exact_and_deltas_add_up_too(ledger: Ledger) -> None:
+    ledger.reserve(ask(epsilon="1/3", delta="6e-7"), "flow")
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve(ask(epsilon="1/3", delta="6e-7"), "flow")
+    ledger.reserve(ask(epsilon="1/3", delta="4e-7"), "flow")
+    for _ in range(7):
         ledger.reserve(ask(epsilon="1/3"), "flow")
     assert ledger.budget("adult", "row").left == 0
 
 
-def test_deltas_add_up_too(ledger: Ledger) -> None:
-    ledger.reserve(ask(epsilon="1/10", delta="6e-7"), "flow")
-    with pytest.raises(BudgetExceeded):
-        ledger.reserve(ask(epsilon="1/10", delta="6e-7"), "flow")
-    ledger.reserve(ask(epsilon="1/10", delta="4e-7"), "flow")
-
-
-def test_a_dataset_or_unit_without_a_budget_is_refused(ledger: Ledger) -> None:
+def test_datasets_and_units_do_not_share_a_budget_and_are_refused_without_one(ledger) -> None:
     with pytest.raises(BudgetExceeded, match="No budget is granted to dataset 'other'"):
         ledger.reserve(ask("other"), "flow")
     with pytest.raises(BudgetExceeded, match="privacy unit 'person'"):
         ledger.reserve(ask(unit="person"), "flow")
     with pytest.raises(InputError, match="No budget"):
         ledger.budget("other", "row")
-
-
-def test_datasets_and_units_do_not_share_a_budget(ledger: Ledger) -> None:
     ledger.grant("ädult 'x'", "row", 1, 0, "ever", "officer", "second")
     ledger.grant("adult", "person", 1, 0, "ever", "officer", "third")
     ledger.reserve(ask(epsilon=3), "flow")
@@ -96,10 +90,17 @@ def test_datasets_and_units_do_not_share_a_budget(ledger: Ledger) -> None:
     assert [status.left for status in ledger.budgets()] == [0, 0, 0]
 
 
-def test_a_budget_takes_one_relation(ledger: Ledger) -> None:
-    ledger.reserve(ask(), "flow")
+def test_a_budget_takes_one_relation_a_spend_id_one_request_and_a_release_name_one_release(
+    ledger: Ledger,
+) -> None:
+    request = ask(epsilon="1/2")
+    release = ledger.reserve(request, "flow").release.id
     with pytest.raises(InputError, match="one relation"):
         ledger.reserve(ask(relation="replace_one"), "flow")
+    with pytest.raises(InputError, match="spend id"):
+        ledger.reserve(replace(request, epsilon=Fraction(1, 3)), "flow")
+    with pytest.raises(InputError, match="exists already"):
+        ledger.reserve(ask(epsilon="1/2", release=release), "flow")
 
 
 def test_a_new_grant_replaces_the_cap_and_frees_nothing(ledger: Ledger) -> None:
@@ -198,22 +199,12 @@ def test_refusals_are_counted_by_dataset_and_unit(ledger: Ledger) -> None:
     assert ledger.budget("adult", "person").refusals == 0
 
 
-def test_a_spend_id_belongs_to_one_request(ledger: Ledger) -> None:
+def test_another_version_goes_on_with_the_same_plan_alone(ledger: Ledger) -> None:
     request = ask()
-    ledger.reserve(request, "flow")
-    with pytest.raises(InputError, match="spend id"):
-        ledger.reserve(replace(request, epsilon=Fraction(1, 2)), "flow")
-
-
-@pytest.mark.parametrize("same_plan", [True, False])
-def test_another_version_goes_on_with_the_same_plan_alone(ledger: Ledger, same_plan: bool) -> None:
-    request = ask()
+    later = replace(request, release="r-new", code_version="9.0.0")
     release = ledger.reserve(request, "flow").release.id
     ledger.spend(release, "flow", "journal-1", "data-1")
-    later = replace(request, release="r-new", code_version="9.0.0")
-    if same_plan:
-        assert ledger.reserve(later, "flow").release.id == release
-        return
+    assert ledger.reserve(later, "flow").release.id == release
     with pytest.raises(InputError, match=f"begun by version {request.code_version}.*withdraw"):
         ledger.reserve(replace(later, events={"noise": 2}), "flow")
     assert ledger.budget("adult", "row").releases == 1
@@ -228,12 +219,6 @@ def test_what_another_version_reserved_for_another_plan_is_given_back(ledger: Le
     budget = ledger.budget("adult", "row")
     assert (budget.releases, budget.refusals) == (1, 0)
     assert ledger.verify() == []
-
-
-def test_a_release_name_is_used_once(ledger: Ledger) -> None:
-    release = ledger.reserve(ask(epsilon="1/2"), "flow").release.id
-    with pytest.raises(InputError, match="exists already"):
-        ledger.reserve(ask(epsilon="1/2", release=release), "flow")
 
 
 def test_a_spent_release_is_resumed_with_its_own_journal_and_data_only(ledger: Ledger) -> None:
@@ -279,21 +264,10 @@ def test_only_what_was_never_spent_is_given_back(ledger: Ledger) -> None:
 
 def test_every_move_says_who_when_why_and_on_what(ledger: Ledger) -> None:
     release = ledger.release(bring(ledger, State.PUBLISHED))
-    assert [step.state.value for step in release.steps] == [
-        "reserved",
-        "spent",
-        "candidate",
-        "approved",
-        "published",
-    ]
+    ways = "reserved spent candidate approved published".split()
+    assert [step.state.value for step in release.steps] == ways
     assert all(step.by and step.time.endswith("Z") for step in release.steps)
-    assert [step.reason for step in release.steps] == [
-        "",
-        "",
-        "as agreed",
-        "as agreed",
-        "as agreed",
-    ]
+    assert [step.reason for step in release.steps] == ["", "", *["as agreed"] * 3]
     assert release.evidence == {"journal": "journal-1", "data": "data-1", "certificate": "cd" * 32}
     with pytest.raises(InputError, match="'reason'"):
         ledger.advance(release.id, State.WITHDRAWN, "reviewer", "")
@@ -301,19 +275,15 @@ def test_every_move_says_who_when_why_and_on_what(ledger: Ledger) -> None:
         ledger.advance("r-none", State.WITHDRAWN, "reviewer", "why")
 
 
-def test_releases_are_listed_by_dataset_in_order(ledger: Ledger) -> None:
+def test_releases_are_listed_by_dataset_in_order_with_their_stain(ledger: Ledger) -> None:
     ledger.grant("other", "row", 1, 0, "ever", "officer", "second")
     made = [
-        ledger.reserve(ask(d, epsilon="1/4"), "flow").release.id
-        for d in ("adult", "other", "adult")
+        ledger.reserve(ask(name, epsilon="1/4", stain=stain), "flow").release.id
+        for name, stain in (("adult", ""), ("other", ""), ("adult", "NOT PRIVATE: fixed noise"))
     ]
     assert [release.id for release in ledger.releases()] == made
     assert [release.id for release in ledger.releases("adult")] == [made[0], made[2]]
-
-
-def test_a_stain_stays_with_the_release(ledger: Ledger) -> None:
-    release = ledger.reserve(ask(stain="NOT PRIVATE: fixed noise"), "flow").release.id
-    assert ledger.release(release).request.stain == "NOT PRIVATE: fixed noise"
+    assert ledger.release(made[2]).request.stain == "NOT PRIVATE: fixed noise"
 
 
 @pytest.mark.parametrize(
@@ -324,17 +294,13 @@ def test_an_address_that_is_no_ledger_is_refused(address: str) -> None:
         Ledger.open(address)
 
 
-def test_a_path_that_cannot_hold_a_ledger_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text(
-        "text that is no database, and long enough to be read as one" * 50
-    )
+def test_a_path_that_cannot_hold_a_ledger_is_refused_and_the_file_is_its_owners(tmp_path) -> None:
+    text = "text that is no database, and long enough to be read as one" * 50
+    (tmp_path / "file").write_text(text)
     for path in (tmp_path, tmp_path / "file" / "ledger.db", tmp_path / "file"):
         with pytest.raises(StorageError):
             Ledger.open(path)
-    assert (tmp_path / "file").read_text().startswith("text that")
-
-
-def test_the_ledger_file_is_its_owners(tmp_path: Path) -> None:
+    assert (tmp_path / "file").read_text() == text
     ledger = Ledger.open(f"sqlite:///{tmp_path}/l.db")
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
     assert (tmp_path / "l.db").stat().st_mode & 0o777 == 0o600

@@ -116,11 +116,13 @@ def test_both_alphabets_of_base64_are_read():
         read_statement(envelope)
 
 
-def test_a_statement_comes_back_as_it_was_made():
+def test_a_statement_comes_back_as_it_was_made_and_as_the_type_that_it_is():
     envelope = sign(payload(), ADA)
     statement = read_statement(Envelope.parse(envelope.text))
     assert statement.subjects == FILES
     assert statement.facts(CERTIFICATE) == FACTS
+    with pytest.raises(VerificationError, match=rf"{CERTIFICATE}, not urn:approval"):
+        statement.facts("urn:approval")
     assert signers(envelope, KEYS) == {ADA.key.id}
     assert json.loads(envelope.payload) == {
         "_type": "https://in-toto.io/Statement/v1",
@@ -128,15 +130,8 @@ def test_a_statement_comes_back_as_it_was_made():
         "predicateType": CERTIFICATE,
         "predicate": {"format": 1, **FACTS},
     }
-    assert payload() == make_statement(
-        dict(reversed(FILES.items())), CERTIFICATE, dict(reversed(FACTS.items()))
-    )
-
-
-def test_a_statement_is_read_as_the_type_that_it_is():
-    statement = read_statement(sign(payload(), ADA))
-    with pytest.raises(VerificationError, match=rf"{CERTIFICATE}, not urn:approval"):
-        statement.facts("urn:approval")
+    reverse = (dict(reversed(own.items())) for own in (FILES, FACTS))
+    assert payload() == make_statement(next(reverse), CERTIFICATE, next(reverse))
 
 
 def test_a_signature_is_added_to_the_same_bytes():
@@ -202,7 +197,7 @@ def test_each_flipped_byte_is_refused_or_changes_nothing_that_is_believed():
     envelope = sign(payload({"epsilon": "1/2"}), ADA, BEN)
     believed, refused, unsigned = read_statement(envelope), 0, 0
     for offset in range(len(envelope.text)):
-        for mask in (0x01, 0x02, 0x10, 0x20, 0x80):
+        for mask in (0x01, 0x20, 0x80):
             text = bytearray(envelope.text)
             text[offset] ^= mask
             try:
@@ -217,7 +212,7 @@ def test_each_flipped_byte_is_refused_or_changes_nothing_that_is_believed():
                 assert read_statement(forged) == believed
             else:
                 unsigned += 1
-    assert refused > 1000 and unsigned > 1000
+    assert refused > 600 and unsigned > 600
 
 
 def body_of(change) -> str:
@@ -365,13 +360,10 @@ def test_what_cannot_be_read_is_not_made(files, kind, predicate, problem):
         make_statement(files, kind, predicate)
 
 
-def test_an_envelope_that_would_be_too_long_to_read_is_not_made():
+def test_what_would_be_too_long_or_too_deep_to_read_is_not_made():
     long = make_statement(FILES, CERTIFICATE, {"text": "a" * (13 << 20)})
     with pytest.raises(InputError, match="longer than"):
         sign(long, ADA)
-
-
-def test_a_text_that_holds_itself_is_refused():
     loop: list = []
     loop.append(loop)
     with pytest.raises(InputError, match="deeper than"):

@@ -83,18 +83,17 @@ def test_a_signature_has_one_form():
         assert not ada.key.verify(wrong, b"text")
 
 
-def test_the_id_of_a_key_is_the_digest_of_its_bytes():
-    # sha256sum of the 32 bytes of the first key of RFC 8032
-    key = PublicKey(bytes.fromhex(KNOWN[0][1]))
-    assert key.id == "21fe31dfa154a261626bf854046fd2271b7bed4b6abe45aa58877ef47f9721b9"
-
-
-def test_a_public_key_is_read_from_its_pem(tmp_path: Path):
+def test_a_public_key_is_read_from_its_pem_and_has_the_digest_of_its_bytes(tmp_path: Path):
     key = signer("ada").key
     (tmp_path / "ada.pub").write_text(key.pem)
     assert key.pem.startswith("-----BEGIN PUBLIC KEY-----\n")
     assert PublicKey.from_pem(key.pem.encode()) == PublicKey.read(tmp_path / "ada.pub") == key
     assert hash(PublicKey.from_pem(key.pem.encode())) == hash(key)
+    # sha256sum of the 32 bytes of the first key of RFC 8032
+    known = PublicKey(bytes.fromhex(KNOWN[0][1]))
+    assert known.id == "21fe31dfa154a261626bf854046fd2271b7bed4b6abe45aa58877ef47f9721b9"
+    with pytest.raises(StorageError, match="cannot be read"):
+        PublicKey.read(tmp_path / "no.pub")
 
 
 def private_pem(key, kind=PrivateFormat.PKCS8, encryption=None) -> bytes:
@@ -126,11 +125,6 @@ def test_what_is_no_public_key_is_refused_and_the_file_named(tmp_path: Path, tex
     path.write_bytes(text)
     with pytest.raises(InputError, match=r"house\.pub is not a public key of Ed25519"):
         PublicKey.read(path)
-
-
-def test_a_public_key_that_is_not_there_is_a_storage_error(tmp_path: Path):
-    with pytest.raises(StorageError, match="cannot be read"):
-        PublicKey.read(tmp_path / "no.pub")
 
 
 def low_order() -> list[int]:
@@ -212,7 +206,7 @@ def _make(path, barrier, keys):
     os._exit(0)  # without what libraries that other tests loaded do at the end of a process
 
 
-@pytest.mark.parametrize("turn", range(5))
+@pytest.mark.parametrize("turn", range(2))
 def test_racing_first_uses_make_one_key(tmp_path: Path, turn: int):
     forks = multiprocessing.get_context("fork")
     barrier, keys = forks.Barrier(8), forks.SimpleQueue()
@@ -229,13 +223,13 @@ def test_racing_first_uses_make_one_key(tmp_path: Path, turn: int):
     assert [each.name for each in tmp_path.iterdir()] == ["house.pem"]
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o602, 0o610, 0o601])
-def test_a_key_that_others_can_use_is_refused(tmp_path: Path, mode: int):
+def test_a_key_that_others_can_use_is_refused(tmp_path: Path):
     path = tmp_path / "house.pem"
     FileSigner.open(path)
-    path.chmod(mode)
-    with pytest.raises(StorageError, match=rf"can be used by others \(mode {mode:04o}\)"):
-        FileSigner.open(path)
+    for mode in (0o640, 0o604, 0o660, 0o602, 0o610, 0o601):
+        path.chmod(mode)
+        with pytest.raises(StorageError, match=rf"can be used by others \(mode {mode:04o}\)"):
+            FileSigner.open(path)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -245,16 +239,6 @@ def test_a_key_of_another_user_is_refused(tmp_path: Path):
     os.chown(path, 12345, -1)
     with pytest.raises(StorageError, match="belongs to another user"):
         FileSigner.open(path)
-
-
-def test_a_link_is_no_key(tmp_path: Path):
-    FileSigner.open(tmp_path / "other.pem")
-    (tmp_path / "house.pem").symlink_to(tmp_path / "other.pem")
-    (tmp_path / "dangling.pem").symlink_to(tmp_path / "nothing.pem")
-    for name in ("house.pem", "dangling.pem"):
-        with pytest.raises(StorageError, match="is a link"):
-            FileSigner.open(tmp_path / name)
-    assert not (tmp_path / "nothing.pem").exists()
 
 
 def test_what_is_no_plain_file_is_no_key(tmp_path: Path):
