@@ -127,7 +127,8 @@ NEAR = {
 )
 def test_nearness_of_what_is_drawn_is_of_mean_0_and_variance_1(case):
     mechanism, sensitivity, exact = NEAR[case]
-    drawn = (mechanism.release(exact, sensitivity, NoiseSource()) for _ in range(DRAWS))
+    source = NoiseSource()
+    drawn = (mechanism.release(exact, sensitivity, source) for _ in range(DRAWS))
     values = np.array([nearness(mechanism, sensitivity, exact, each) for each in drawn])
     assert abs(values.mean()) < FARTHEST / math.sqrt(DRAWS)
     spread = np.square(values - values.mean()).std() / math.sqrt(DRAWS)

@@ -45,6 +45,7 @@ SCHEMA = Schema(
     KEYS,
     ("customers",),
 )
+NATION, OTHER = "orders.nation", "customers.nation"
 LATE = "orders.`placed on` < customers.since"
 
 
@@ -58,16 +59,11 @@ def declared(*texts: str):
         (LATE, "customer"),
         ("customers.since > orders.`placed on`", "customer"),
         ("orders.customer.since > orders.`placed on`", "customer"),
-        ("orders.nation != customers.nation and orders.nation = 'a.b'", "customer"),
         ("staff.pay > staff.boss.pay", "boss"),
         ("calls.long = true and calls.called.nation = 'a'", "called"),
     ],
 )
 def test_a_rule_names_columns_of_two_tables(text: str, column: str) -> None:
-    if "'a.b'" in text:
-        with pytest.raises(ConstraintError, match="not in its list of values"):
-            declared(text)
-        return
     (rule,) = declared(text)
     assert rule.key.column == column
     assert {cell.row for each in rule.rule.predicates for cell in each.cells} == {1, 2}
@@ -84,6 +80,7 @@ def test_a_rule_names_columns_of_two_tables(text: str, column: str) -> None:
         ("orders.nation = customers.since", "compare columns of one type"),
         ("orders.number = customers.id", "no column orders.number"),
         ("orders.nation ~ customers.nation", "cannot read"),
+        (f"{NATION} != {OTHER} and {NATION} = 'a.b'", "not in its list of values"),
     ],
 )
 def test_what_is_not_across_one_key_is_refused(text: str, message: str) -> None:
@@ -144,14 +141,7 @@ def settled(seed: int, parents: int, texts: tuple[str, ...], shared: tuple[str, 
 @given(
     seed=st.integers(0, 2**32),
     parents=st.integers(1, 40),
-    texts=st.sampled_from(
-        [
-            (),
-            (LATE,),
-            ("orders.nation != customers.nation",),
-            (LATE, "orders.nation = customers.nation"),
-        ]
-    ),
+    texts=st.sampled_from([(), (LATE,), (f"{NATION} != {OTHER}",), (LATE, f"{NATION} = {OTHER}")]),
     shared=st.sampled_from([(), ("nation",)]),
     copied=st.booleans(),
 )

@@ -43,13 +43,8 @@ Row = tuple[int | None, str, str | None, int | None]
 
 def broken(check: str) -> list[bool]:
     """The rows of all kinds that break one of the denials of a check."""
-    names = ("left", "status", "q6", "q5")
-    columns = dict(zip(names, zip(*ROWS, strict=True), strict=True))
-    codes = {
-        name: DOMAIN[name].encode(pd.Series(values, dtype=object))
-        for name, values in columns.items()
-    }
-    table = Table(DOMAIN, codes)
+    columns = pd.DataFrame(ROWS, columns=["left", "status", "q6", "q5"], dtype=object)
+    table = Table(DOMAIN, {name: DOMAIN[name].encode(columns[name]) for name in columns})
     rules = parse_check(check, "r", NULLABLE)
     masks = [bind(rule, DOMAIN).violation_mask(table, table) for rule in rules]
     return [any(each) for each in zip(*masks, strict=True)]
@@ -142,14 +137,11 @@ def test_what_is_never_missing_cannot_be_said_to_be(rule: str, said: str) -> Non
         bind(parse_denial(rule, "r"), DOMAIN)
 
 
-def test_contradictions_of_missing_are_found() -> None:
+def test_contradictions_of_missing_are_found_and_it_has_no_form_of_holoclean() -> None:
     texts = ("t.left is missing", "t.left is not missing and t.q5 is missing", "t.q5 < 3")
     rules = [parse_denial(text, f"r{number}") for number, text in enumerate(texts)]
     require_consistent(rules[:2], DOMAIN, 10)
     with pytest.raises(ConstraintError, match="'r0', 'r1', 'r2'"):
         require_consistent(rules, DOMAIN, 10)
-
-
-def test_missing_has_no_form_of_holoclean() -> None:
     with pytest.raises(ConstraintError, match="no HoloClean form"):
         format_holoclean(parse_denial("t.left is missing", "r"))

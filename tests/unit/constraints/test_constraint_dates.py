@@ -101,13 +101,10 @@ def test_a_part_that_is_missing_or_special_makes_any_day_a_date() -> None:
 def test_the_denials_of_a_date_say_each_day_and_the_sentence_that_they_stand_for() -> None:
     domain = domain_of(month=MONTHS["abbreviations"], day=DAYS["numbers"])
     rules = rules_of(domain, "t.month, t.day is a date")
+    days = [("feb", 30), *((month, 31) for month in ("feb", "apr", "jun", "sep", "nov"))]
     assert [(rule.name, format_denial(rule)) for rule in rules] == [
-        ("date_1", "t.month = 'feb' and t.day = 30"),
-        ("date_2", "t.month = 'feb' and t.day = 31"),
-        ("date_3", "t.month = 'apr' and t.day = 31"),
-        ("date_4", "t.month = 'jun' and t.day = 31"),
-        ("date_5", "t.month = 'sep' and t.day = 31"),
-        ("date_6", "t.month = 'nov' and t.day = 31"),
+        (f"date_{number}", f"t.month = '{month}' and t.day = {day}")
+        for number, (month, day) in enumerate(days, 1)
     ]
     assert {rule.sentence for rule in rules} == {"t.month, t.day is a date"}
 

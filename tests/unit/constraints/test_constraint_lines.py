@@ -40,6 +40,10 @@ constraints:
   - {across}
 release: {{method: relational, epsilon: 1, delta: 0}}
 """
+UNUSABLE = [
+    *('{deny: "t.pay > 1 or t.pay < 0"}', "{fd: dept -> wage}", '{deny: "t.dept > t.pay"}'),
+    """{deny: "t.dept = 'c'"}""",
+]
 GOOD = '{deny: "t.pay > 8"}'
 GOOD_ACROSS = '{deny: "staff.pay > staff.boss.pay"}'
 
@@ -47,10 +51,7 @@ GOOD_ACROSS = '{deny: "staff.pay > staff.boss.pay"}'
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (ONE.format(rule='{deny: "t.pay > 1 or t.pay < 0"}'), 9),
-        (ONE.format(rule="{fd: dept -> wage}"), 9),
-        (ONE.format(rule='{deny: "t.dept > t.pay"}'), 9),
-        (ONE.format(rule="""{deny: "t.dept = 'c'"}"""), 9),
+        *((ONE.format(rule=rule), 9) for rule in UNUSABLE),
         (SEVERAL.format(rule="""{deny: "t.pay = 'much'"}""", across=GOOD_ACROSS), 11),
         (SEVERAL.format(rule="{key: [wage]}", across=GOOD_ACROSS), 11),
         (SEVERAL.format(rule=GOOD, across='{deny: "staff.wage > staff.boss.pay"}'), 17),

@@ -22,22 +22,8 @@ from cloister.errors import ConstraintError
 
 characters = st.characters(exclude_categories=["Cs", "Cc"])
 odd_names = st.text(characters, min_size=1, max_size=12).filter(lambda name: name == name.strip())
-ugly_names = st.sampled_from(
-    [
-        "capital-gain",
-        "my col",
-        "a`b",
-        "driver's age",
-        'the "x"',
-        "Income (USD)",
-        "a,b",
-        "a&b",
-        "t2.x",
-        "größe",
-        "x->y",
-    ]
-)
-names = st.one_of(odd_names, ugly_names)
+UGLY = ["capital-gain", "my col", "a`b", "driver's age", 'the "x"', "Income (USD)", "a,b", "a&b"]
+names = st.one_of(odd_names, st.sampled_from([*UGLY, "t2.x", "größe", "x->y"]))
 numbers = st.one_of(
     st.integers(-(10**20), 10**20), st.floats(allow_nan=False, allow_infinity=False)
 )
@@ -48,9 +34,8 @@ constants = st.one_of(st.booleans(), numbers, texts)
 def rules(constants: st.SearchStrategy[Constant]) -> st.SearchStrategy[DenialConstraint]:
     cells = st.builds(Cell, st.sampled_from([1, 2]), names)
     predicates = st.builds(Predicate, cells, st.sampled_from(Op), st.one_of(cells, constants))
-    rule = st.builds(
-        DenialConstraint, st.just("r"), st.lists(predicates, min_size=1, max_size=4).map(tuple)
-    )
+    several = st.lists(predicates, min_size=1, max_size=4).map(tuple)
+    rule = st.builds(DenialConstraint, st.just("r"), several)
     return rule.filter(lambda r: any(cell.row == 1 for p in r.predicates for cell in p.cells))
 
 
@@ -76,9 +61,8 @@ def test_dependency_round_trip(attributes: list[str], cut: int) -> None:
 def test_denial_of_two_rows() -> None:
     rule = parse_denial("t1.capital-gain > t2.capital-gain AND t1.`my col`<>t2.b", "r", hard=False)
     gain = Predicate(Cell(1, "capital-gain"), Op.GT, Cell(2, "capital-gain"))
-    assert rule == DenialConstraint(
-        "r", (gain, Predicate(Cell(1, "my col"), Op.NE, Cell(2, "b"))), hard=False
-    )
+    other = Predicate(Cell(1, "my col"), Op.NE, Cell(2, "b"))
+    assert rule == DenialConstraint("r", (gain, other), hard=False)
 
 
 @pytest.mark.parametrize("row", ["t", "t1", "t2"])
@@ -93,19 +77,13 @@ def test_denial_of_one_row(row: str) -> None:
         (Cell(1, "x"), Op.LE, 1500.0),
     ]
     assert rule.arity == 1
+    born = DenialConstraint("r", (Predicate(Cell(1, "born"), Op.GT, dt.date(2020, 1, 31)),))
+    assert format_denial(born) == "t.born > '2020-01-31'"
 
 
-def test_dates_are_printed_as_quoted_text() -> None:
-    rule = DenialConstraint("r", (Predicate(Cell(1, "born"), Op.GT, dt.date(2020, 1, 31)),))
-    assert format_denial(rule) == "t.born > '2020-01-31'"
-
-
-@pytest.mark.parametrize("text", ["education->education-num", " education  -> `education-num` "])
-def test_dependency_of_names_with_dashes(text: str) -> None:
-    assert parse_dependency(text, "r") == (("education",), ("education-num",))
-
-
-def test_names_with_spaces_in_a_dependency_need_no_quotes() -> None:
+def test_names_with_dashes_and_spaces_in_a_dependency_need_no_quotes() -> None:
+    for text in ("education->education-num", " education  -> `education-num` "):
+        assert parse_dependency(text, "r") == (("education",), ("education-num",))
     assert parse_dependency("Pay Grade, D1. Age (y) ->Job  Title, `x, y` ", "r") == (
         ("Pay Grade", "D1. Age (y)"),
         ("Job  Title", "x, y"),
@@ -113,38 +91,35 @@ def test_names_with_spaces_in_a_dependency_need_no_quotes() -> None:
 
 
 def test_dependency_and_key_as_rules() -> None:
-    equal, differ = (
-        Predicate(Cell(1, "a"), Op.EQ, Cell(2, "a")),
-        Predicate(Cell(1, "b"), Op.NE, Cell(2, "b")),
-    )
+    equal = Predicate(Cell(1, "a"), Op.EQ, Cell(2, "a"))
+    differ = Predicate(Cell(1, "b"), Op.NE, Cell(2, "b"))
     assert dependency("r", ["a"], "b").predicates == (equal, differ)
     assert key("r", ["a"]).predicates == (equal,)
+    for attributes in ([], ["a", "a"]):
+        with pytest.raises(ConstraintError, match="constraint 'k'"):
+            key("k", attributes)
+
+
+NO_RULES = [
+    *("", "t1.a", "t1.a <", "age < 18", "1 < 2", "t1.a = t2.a and", "t1.a = t2.a, t1.b = t2.b"),
+    *("t1.a ~ 3", "t3.a = 1", "t1.a = 'open", "t1.a = 12abc", "t1.a < t2.a < 3"),
+]
+NO_DEPENDENCIES = [
+    *("", "a, b", "a ->", "-> b", "a -> a", "a, a -> b", "a, -> b", "a -> b -> c"),
+    *("`a`b -> c", "a -> b, , c"),
+]
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "t1.a", "t1.a <", "age < 18", "1 < 2", "t1.a = t2.a and", "t1.a = t2.a, t1.b = t2.b",
-     "t1.a ~ 3", "t3.a = 1", "t1.a = 'open", "t1.a = 12abc", "t1.a < t2.a < 3"],
-)  # fmt: skip
-def test_text_that_is_not_a_rule_is_refused(text: str) -> None:
+    ("parse", "text"),
+    [
+        *((parse_denial, text) for text in NO_RULES),
+        *((parse_dependency, text) for text in NO_DEPENDENCIES),
+    ],
+)
+def test_text_that_is_no_rule_or_dependency_is_refused(parse, text: str) -> None:
     with pytest.raises(ConstraintError, match="constraint 'minors'"):
-        parse_denial(text, "minors")
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "a, b", "a ->", "-> b", "a -> a", "a, a -> b", "a, -> b", "a -> b -> c",
-     "`a`b -> c", "a -> b, , c"],
-)  # fmt: skip
-def test_text_that_is_not_a_dependency_is_refused(text: str) -> None:
-    with pytest.raises(ConstraintError, match="constraint 'edu'"):
-        parse_dependency(text, "edu")
-
-
-@pytest.mark.parametrize("attributes", [[], ["a", "a"]])
-def test_a_key_names_each_attribute_once(attributes: list[str]) -> None:
-    with pytest.raises(ConstraintError, match="constraint 'k'"):
-        key("k", attributes)
+        parse(text, "minors")
 
 
 def test_holoclean_lines() -> None:
@@ -175,8 +150,5 @@ def test_holoclean_lines() -> None:
 def test_lines_that_are_not_holoclean_are_refused_with_their_place(line: str) -> None:
     with pytest.raises(ConstraintError, match=r"rules\.ic, line 3"):
         parse_holoclean(line, "rules.ic, line 3")
-
-
-def test_a_line_break_does_not_fit_a_line() -> None:
     with pytest.raises(ConstraintError, match="line break"):
         format_holoclean(DenialConstraint("r", (Predicate(Cell(1, "a"), Op.EQ, "x\ny"),)))

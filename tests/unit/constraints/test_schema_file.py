@@ -180,9 +180,7 @@ def test_receivers_check_tables_of_all_shapes_without_cloister(tmp_path):
                 {"synthetic": table}),
         written(tmp_path / "clinic", published_schema(clinic()[0]), clinic()[1]),
     ]  # fmt: skip
-    for seed in range(8):
-        task, rows = random_case(seed)
-        folders.append(written(tmp_path / f"{seed}", of_task(task), {"synthetic": rows}))
+    folders += [written(tmp_path / f"{seed}", *_published(seed)) for seed in range(8)]
     done = receive(*folders)
     assert done.returncode == 0, done.stderr[-2000:]
     assert len(done.stdout.splitlines()) == 11
@@ -190,9 +188,9 @@ def test_receivers_check_tables_of_all_shapes_without_cloister(tmp_path):
 
 
 def test_a_table_without_rows_is_as_declared(tmp_path):
-    for number, (schema, tables) in enumerate(
-        [(published_schema(clinic()[0]), clinic()[1]), *map(_published, range(2))]
-    ):
+    context, tables = clinic()
+    cases = [(published_schema(context), tables), *map(_published, range(2))]
+    for number, (schema, tables) in enumerate(cases):
         empty = {name: table.take(slice(0)) for name, table in tables.items()}
         folder = written(tmp_path / f"{number}", schema, empty)
         assert set(schema.load().validate(folder)) == set(tables)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from tiny_tables import table_of
 
 from cloister.errors import SpecError
 from cloister.evaluation.targets import (
@@ -82,12 +83,8 @@ def test_declared_targets_say_which_rows_are_positive() -> None:
         }
     )
     rows = DOMAIN.encode(frame)
-    declared = {
-        "zone": ["w", "s"],
-        "member": [True],
-        "pay": Above(above=50),
-        "since": Above(above="2015-05-31"),
-    }
+    above = {"pay": Above(above=50), "since": Above(above="2015-05-31")}
+    declared = {"zone": ["w", "s"], "member": [True], **above}
     positive = {target.attribute: target.of(rows) for target in targets_of(declared, DOMAIN)}
     numbers = {name: np.flatnonzero(rows).tolist() for name, rows in positive.items()}
     assert numbers == {"zone": [2], "member": [0, 2], "pay": [1], "since": [1]}
@@ -116,12 +113,9 @@ def test_targets_that_do_not_fit_are_refused(name: str, positive: list[str] | Ab
 
 
 def test_features_keep_the_frequent_values_and_merge_the_rest() -> None:
-    many = Domain.of(
-        {"city": Categorical(type="categorical", values=[str(k) for k in range(200)])}, Path()
-    )
     codes = np.concatenate([np.repeat(np.arange(64), 3), np.arange(64, 150)])
-    features = Features.fit_to(Table(many, {"city": codes}))
-    matrix = features.matrices(Table(many, {"city": np.array([0, 63, 64, 149, 199])}))["city"]
+    features = Features.fit_to(table_of(codes, [200]))
+    matrix = features.matrices(table_of([0, 63, 64, 149, 199], [200]))["c0"]
     assert matrix.shape == (5, 65)
     assert matrix.argmax(axis=1).tolist() == [0, 63, 64, 64, 64]
 
@@ -153,21 +147,21 @@ def test_the_split_of_real_rows_is_fixed_and_disjoint() -> None:
 def test_good_synthetic_rows_teach_and_unrelated_ones_do_not(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    split = TrainTestSplit.of(related(1_500, 0))
+    split = TrainTestSplit.of(related(900, 0))
     rng = np.random.default_rng(2)
-    permuted = {name: rng.permutation(codes) for name, codes in related(1_000, 3).codes.items()}
+    permuted = {name: rng.permutation(codes) for name, codes in related(600, 3).codes.items()}
     unrelated = Table(DOMAIN, permuted)
     targets = targets_of({"member": [True], "pay": Above(above=50)}, DOMAIN)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        good = train_and_test(synthetic_training_rows(related(1_000, 1)), split.test, targets)
+        good = train_and_test(synthetic_training_rows(related(600, 1)), split.test, targets)
         bad = train_and_test(synthetic_training_rows(unrelated), split.test, targets)
     assert good.accuracy > 0.9
     assert good.f1 is not None and good.f1 > 0.85
     assert bad.accuracy < 0.7
     assert set(good.by_classifier()) == set(CLASSIFIERS)
     assert len(good.scores) == 2 * 9
-    assert (good.train_rows, good.test_rows) == (700, 450)
+    assert (good.train_rows, good.test_rows) == (420, 270)
     assert capfd.readouterr() == ("", "")
 
 

@@ -88,11 +88,11 @@ def test_sparse_counting_agrees_with_full_tables(data: st.DataObject) -> None:
     assert three.largest_cell == pytest.approx(np.abs(full[0] - full[1]).max())
 
 
-def test_columns_of_a_million_values_are_counted_by_the_cells_that_occur() -> None:
-    pattern = Categorical(type="categorical", values={"pattern": "v{1..1000000}"})
+def test_columns_of_many_values_are_counted_by_the_cells_that_occur() -> None:
+    pattern = Categorical(type="categorical", values={"pattern": "v{1..100000}"})
     of = domain(a=pattern, b=pattern, c=pattern)
     rng = np.random.default_rng(0)
-    codes = {name: rng.integers(0, 1_000_000, 2_000) for name in of.names}
+    codes = {name: rng.integers(0, 100_000, 2_000) for name in of.names}
     rolled = {name: np.roll(codes[name], shift) for shift, name in enumerate(of.names)}
     one, two, three = compare_marginals(Table(of, codes), Table(of, rolled))
     assert one.half_l1 == 0

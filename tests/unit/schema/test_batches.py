@@ -52,11 +52,9 @@ def declared(folder: Path, name: str, on_invalid: str, unit: object = "row"):
 
 
 def write_parquet(rows, path, group, texts=None):
-    columns = dict(zip(ATTRIBUTES, zip(*rows, strict=True), strict=True))
-    types = {"level": pa.int64(), "share": pa.float64()}
-    table = pa.table(
-        {name: pa.array(cells, types.get(name, pa.string())) for name, cells in columns.items()}
-    )
+    types = dict.fromkeys(ATTRIBUTES, pa.string()) | {"level": pa.int64(), "share": pa.float64()}
+    columns = zip(types.items(), zip(*rows, strict=True), strict=True)
+    table = pa.table({name: pa.array(cells, kind) for (name, kind), cells in columns})
     if texts is not None:
         table = table.set_column(1, "kind", table["kind"].cast(texts))
     pq.write_table(table, path, row_group_size=group)
@@ -94,32 +92,26 @@ def test_row_groups_of_any_size_give_one_table_and_one_report(
     if isinstance(outcomes[0], tuple):
         frame, report = validate_rows(read_frame(spec), spec)
         whole = Domain.of(spec.attributes, spec.folder).encode(frame)
-        assert ({name: codes.tolist() for name, codes in whole.codes.items()}, report) == (
-            outcomes[0][:2]
-        )
+        codes = {name: codes.tolist() for name, codes in whole.codes.items()}
+        assert (codes, report) == outcomes[0][:2]
+
+
+LINES = [
+    *("P1,a,7,0.5,2020-01-01", 'P2,"a",8,,2020-02-02', "P1,a", "x" * 9),
+    '"P\n1",b,7,0.5,2020-01-01',
+]
+"""Some have too few cells, and one has a cell over two lines."""
 
 
 @settings(max_examples=6)
 @given(
-    rows=st.lists(
-        st.sampled_from(
-            [
-                "P1,a,7,0.5,2020-01-01",
-                'P2,"a",8,,2020-02-02',
-                "P1,a",
-                "x" * 9,
-                '"P\n1",b,7,0.5,2020-01-01',
-            ]
-        ),
-        max_size=30,
-    ),
+    rows=st.lists(st.sampled_from(LINES), max_size=30),
     block=st.integers(60, 200),
     on_invalid=st.sampled_from(["fail", "drop", "clip"]),
 )
 def test_blocks_of_a_csv_file_of_any_size_give_one_table_and_one_report(
     tmp_path, rows, block, on_invalid
 ):
-    """Lines with too few cells and cells over two lines among them."""
     spec = declared(tmp_path, "rows.csv", on_invalid)
     lines = [",".join(ATTRIBUTES), "P1,a,7,0.5,2020-01-01", *rows]
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -178,14 +170,8 @@ def test_codes_are_stored_in_the_narrowest_type_and_looked_up_as_int64(tmp_path)
     domain = Domain.of(spec.attributes, spec.folder)
     write_parquet([USUAL] * 5, tmp_path / "rows.parquet", 2)
     table, _ = read_table(spec, domain)
-    types = {
-        "person": "int64",
-        "kind": "uint8",
-        "level": "uint16",
-        "share": "uint8",
-        "day": "uint16",
-    }
-    assert {name: str(codes.dtype) for name, codes in table.stored.items()} == types
+    types = [str(table.stored[name].dtype) for name in ATTRIBUTES]
+    assert types == ["int64", "uint8", "uint16", "uint8", "uint16"]
     assert {codes.dtype for codes in table.codes.values()} == {np.dtype(np.int64)}
     for column in domain:
         assert np.iinfo(code_type(column)).max >= column.size - 1

@@ -59,8 +59,7 @@ def test_long_ranges_without_bins_have_narrow_ones_near_zero_and_modest_ones_far
 
 def test_special_values_and_missing_ones_are_cells_of_their_own_on_either_scale():
     for scale in ("log", None):
-        cells = cells_of(
-            min=0, max=9_999, bins=20, special=[0, 777, 99_999], nullable=True, scale=scale
-        )
+        keys = {"bins": 20, "special": [0, 777, 99_999], "nullable": True, "scale": scale}
+        cells = cells_of(min=0, max=9_999, **keys)
         codes = [*cells.column.special_codes, cells.column.null_code]
         assert (cells.widths[cells.index(np.array(codes))] == 1).all()

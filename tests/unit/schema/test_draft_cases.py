@@ -34,9 +34,8 @@ def test_cases_without_an_example_are_of_native_values():
         assert all(case.read(example_of(line)) is None for line in WRITTEN)
 
 
-MOMENTS = np.datetime64("1971-03-04T01:02:03.456789") + np.arange(ROWS) * np.timedelta64(
-    10_987_631_013, "ms"
-)
+STEP = np.timedelta64(10_987_631_013, "ms")
+MOMENTS = np.datetime64("1971-03-04T01:02:03.456789") + np.arange(ROWS) * STEP
 ENDS = [clock + ZONES[n % len(ZONES)] for n, clock in enumerate(CLOCKS)]
 
 

@@ -22,6 +22,7 @@ def _frame():
     grade = rng.integers(1, 6, ROWS)
     days = pd.Series(pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, ROWS), "D"))
     number = pd.Series(rng.integers(0, 5_000, ROWS), dtype="Int64")
+    note = pd.Series(rng.choice(["a", "b", "c"], ROWS))
     return pd.DataFrame(
         {
             "status": status,
@@ -31,9 +32,7 @@ def _frame():
             "flag": flag,
             "amount": number.where(flag == 1),
             "grade": grade,
-            "note": pd.Series(rng.choice(["a", "b", "c"], ROWS)).mask(
-                (grade > 3) | (rng.random(ROWS) < 0.2)
-            ),
+            "note": note.mask((grade > 3) | (rng.random(ROWS) < 0.2)),
             "with amount": days.where(flag == 1),
             "at random": number.mask(rng.random(ROWS) < 0.3),
         }
@@ -77,14 +76,9 @@ def test_what_is_missing_where_another_column_says_so_is_proposed(tmp_path, draf
 
 def test_columns_that_are_missing_together_are_proposed_once(drafted):
     rng = np.random.default_rng(2)
-    gone = rng.random(ROWS) < 0.5
-    frame = pd.DataFrame(
-        {
-            "all": rng.integers(0, 900, ROWS),
-            "street": pd.Series(rng.integers(0, 900, ROWS), dtype="Int64").mask(gone),
-            "town": pd.Series(rng.choice(["x", "y"], ROWS)).mask(gone),
-        }
-    )
+    columns = {"all": rng.integers(0, 900, ROWS), "street": rng.integers(0, 900, ROWS)}
+    frame = pd.DataFrame(columns | {"town": rng.choice(["x", "y"], ROWS)}).convert_dtypes()
+    frame.loc[rng.random(ROWS) < 0.5, ["street", "town"]] = None
     (line,) = _proposals(drafted(frame)[0])
     assert "t.town is missing exactly if t.street is missing" in line
 

@@ -18,14 +18,11 @@ def test_numbers_are_written_in_full():
     assert figure_range([23.98, 24.0]) == "24"
 
 
-def test_nouns_follow_their_number():
+def test_nouns_follow_their_number_and_a_share_has_three_digits():
     said = [count_of(number, "row") for number in (0, 1, 2, 2_000, "1", "0.5", "1 to 3")]
     assert said == ["0 rows", "1 row", "2 rows", "2,000 rows", "1 row", "0.5 rows", "1 to 3 rows"]
     assert count_of(2, "try", "tries") == "2 tries"
     assert (listed("row", [3]), listed("row", [3, 4])) == ("row 3", "rows 3, 4")
-
-
-def test_a_share_has_three_digits():
     said = [percent(share) for share in (0, 100, 12.3456, 0.0000560336)]
     assert said == ["0 %", "100 %", "12.3 %", "0.000056 %"]
 
@@ -46,9 +43,12 @@ def test_a_bound_is_never_written_below_itself(number, digits):
     assert math.isclose(written, number, rel_tol=1.001 * 10 ** (1 - digits))
 
 
-def test_a_bound_that_has_few_digits_is_written_as_it_is():
+def test_bounds_and_amounts_of_few_digits_are_written_as_they_are():
     said = [figure_above(x) for x in (0, 0.1, 2, 1.2214, 1430, 9.991, 7.58e-10)]
     assert said == ["0", "0.1", "2", "1.23", "1,430", "10", "0.000000000758"]
+    said = [(decimal(x), decimal_below(x)) for x in (Fraction(1, 10), Fraction(1, 10**6), None)]
+    assert said == [("0.1", "0.1"), ("1e-06", "1e-06"), ("infinite", "infinite")]
+    assert (decimal(Fraction(1, 3)), decimal_below(Fraction(2, 3))) == ("0.333334", "0.666666")
 
 
 @given(st.fractions(min_value=Fraction(1, 10**12), max_value=10**6))
@@ -56,10 +56,3 @@ def test_amounts_spent_are_rounded_up_and_amounts_left_down(amount):
     up, down = Fraction(decimal(amount)), Fraction(decimal_below(amount))
     assert down <= amount <= up
     assert up - down <= amount / 10**5
-
-
-def test_amounts_of_few_digits_are_written_as_they_are():
-    said = [(decimal(x), decimal_below(x)) for x in (Fraction(1, 10), Fraction(1, 10**6), None)]
-    assert said == [("0.1", "0.1"), ("1e-06", "1e-06"), ("infinite", "infinite")]
-    assert decimal(Fraction(1, 3)) == "0.333334"
-    assert decimal_below(Fraction(2, 3)) == "0.666666"

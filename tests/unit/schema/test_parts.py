@@ -135,19 +135,18 @@ def test_each_of_several_files_has_the_declared_columns(tmp_path):
             check(spec)
 
 
-@pytest.mark.parametrize("name", ["", "*.parquet", "none-*.csv", "no/such/*.csv"])
-def test_a_folder_or_pattern_without_files_is_told(tmp_path, name):
-    spec = declared(tmp_path, TWO, {"path": str(tmp_path / name)})
-    with pytest.raises(StorageError, match="no file fits it"):
-        read_frame(spec)
+def test_a_folder_or_pattern_without_files_is_told(tmp_path):
+    for name in ("", "*.parquet", "none-*.csv", "no/such/*.csv"):
+        spec = declared(tmp_path, TWO, {"path": str(tmp_path / name)})
+        with pytest.raises(StorageError, match="no file fits it"):
+            read_frame(spec)
 
 
 def test_sqlite_is_one_part_without_a_pin(tmp_path):
     with sqlite3.connect(tmp_path / "table.db") as server:
         server.execute("CREATE TABLE t (a INTEGER, b INTEGER)")
         server.execute("INSERT INTO t VALUES (1, 2)")
-    spec = declared(
-        tmp_path, TWO, {"path": None, "url": f"sqlite:///{tmp_path}/table.db", "table": "t"}
-    )
+    source = {"path": None, "url": f"sqlite:///{tmp_path}/table.db", "table": "t"}
+    spec = declared(tmp_path, TWO, source)
     (part,) = parts_of(spec, 1)
     assert (part.file, part.pin, cells(part, spec)) == (None, None, [(1, 2)])

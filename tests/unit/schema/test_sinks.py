@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -147,6 +146,10 @@ def test_a_later_release_replaces_the_tables_of_its_dataset_alone(url, tmp_path)
     load_tables(LoadTarget(url, "r-5", "shop", replaces=True), fewer[:1])
     with connect(url, "schema") as connection:
         assert set(sa.inspect(connection).get_table_names()) == {"Parent t", NOTES}
+        connection.execute(sa.text('DROP TABLE "Parent t"'))
+        connection.commit()
+    load_tables(LoadTarget(url, "r-6", "shop"), tables_in(tmp_path))
+    assert _held(url) == (500, {"r-6"}), "tables that somebody dropped are loaded again"
 
 
 def _held(url: str) -> tuple[int, set[str]]:
@@ -157,35 +160,19 @@ def _held(url: str) -> tuple[int, set[str]]:
         return rows, set(notes)
 
 
-def test_tables_that_somebody_dropped_are_loaded_again(url, tmp_path):
+def test_references_of_no_row_leave_nothing_and_a_table_that_nobody_noted_stays(url, tmp_path):
     tables = tables_in(tmp_path)
-    load_tables(LoadTarget(url, "r-1", "shop"), tables)
-    with connect(url, "tables") as connection:
-        for name in ("child", '"Parent t"'):
-            connection.execute(sa.text(f"DROP TABLE {name}"))
-        connection.commit()
-    load_tables(LoadTarget(url, "r-2", "shop"), tables)
-    assert _held(url) == (500, {"r-2"})
-
-
-def test_a_table_that_nobody_noted_is_never_replaced(url, tmp_path):
-    tables = tables_in(tmp_path)
+    with_a_reference_to_no_row(tables[1])
+    with pytest.raises(StorageError, match="IntegrityError"):
+        load_tables(LoadTarget(url, "r-1", "shop"), tables)
     with connect(url, "table", made=True) as connection:
+        assert sa.inspect(connection).get_table_names() == []
         connection.execute(sa.text("CREATE TABLE child (number INTEGER)"))
         connection.commit()
     with pytest.raises(StorageError, match="'child' that no release of this dataset made"):
         require_loadable(LoadTarget(url, "r-1", "shop", replaces=True), tables)
     with pytest.raises(StorageError, match="'child' that is not of this release"):
         require_loadable(LoadTarget(url, "", "shop"), tables[1:])
-
-
-def test_references_of_no_row_leave_nothing(url, tmp_path):
-    tables = tables_in(tmp_path)
-    with_a_reference_to_no_row(tables[1])
-    with pytest.raises(StorageError, match="IntegrityError"):
-        load_tables(LoadTarget(url, "r-1", "shop"), tables)
-    with connect(url, "schema", made=True) as connection:
-        assert sa.inspect(connection).get_table_names() == []
 
 
 LOAD = """
@@ -247,44 +234,35 @@ def test_names_that_a_database_would_cut_are_refused(tmp_path):
         require_loadable(LoadTarget(target, "r-1", "x"), [SyntheticTable("x", domain, tmp_path)])
 
 
-@pytest.mark.parametrize(
-    ("address", "literal"),
-    [
-        ("postgresql://officer:hush@db/x", True),
-        ("postgresql://officer:a${B}@db/x", True),
-        ("postgresql://db/x?user=a&password=hush", True),
-        ("postgresql+psycopg://:hush@/x", True),
-        ("postgresql://officer:${PW}@db/x", False),
-        ("postgresql://db/x?password=${PW}", False),
-        ("postgresql:///x?service=synthetic", False),
-        ("${DATABASE_URL}", False),
-        ("sqlite:////tmp/a:b@c.db", False),
-    ],
-)
-def test_a_password_in_a_url_is_seen(address, literal):
-    assert holds_password(address) == literal
+LITERAL = [
+    *("postgresql://officer:hush@db/x", "postgresql://officer:a${B}@db/x"),
+    *("postgresql://db/x?user=a&password=hush", "postgresql+psycopg://:hush@/x"),
+]
+NAMED = [
+    *("postgresql://officer:${PW}@db/x", "postgresql://db/x?password=${PW}", "${DATABASE_URL}"),
+    *("postgresql:///x?service=synthetic", "sqlite:////tmp/a:b@c.db"),
+]
 
 
-def test_a_password_from_the_environment_may_have_any_letter_and_must_be_there(monkeypatch):
+def test_a_password_in_a_url_is_seen_and_one_from_the_environment_may_have_any_letter(monkeypatch):
     from cloister.schema.sources.databases import _resolved
 
+    assert all(map(holds_password, LITERAL))
+    assert not any(map(holds_password, NAMED))
     monkeypatch.setenv("PW", "a@b/c:d?e#f%")
     assert _resolved("postgresql://officer:${PW}@db/x", made=True).password == "a@b/c:d?e#f%"
-    with (
-        pytest.raises(StorageError, match="CLOISTER_NO_SUCH_VARIABLE, which is not set"),
-        connect("postgresql://a:${CLOISTER_NO_SUCH_VARIABLE}@127.0.0.1/x", "it"),
-    ):
-        pass
 
 
-def test_a_sqlite_source_that_is_not_there_is_not_made(tmp_path):
-    with (
-        pytest.raises(StorageError, match="does not exist"),
-        connect(f"sqlite:///{tmp_path}/a", "x"),
-    ):
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("postgresql://a:${CLOISTER_NO_SUCH_VARIABLE}@127.0.0.1/x", "VARIABLE, which is not set"),
+        ("sqlite:////no/such.db", "does not exist"),
+    ],
+)
+def test_a_database_that_is_not_there_is_named_and_not_made(place, words):
+    with pytest.raises(StorageError, match=words), connect(place, "it"):
         pass
-    assert not (tmp_path / "a").exists()
-    sqlite3.connect(tmp_path / "a").close()
 
 
 def test_rows_may_refer_to_later_rows_of_their_own_table(url, tmp_path):
