@@ -26,52 +26,22 @@ def test_an_amount_is_what_it_reads_as(amount: object, value: Fraction) -> None:
     assert exact(amount) == value  # type: ignore[arg-type]
 
 
+TEXTS = ["nan", "inf", "sNaN", "", "one", "1/0", "1/2/3", "0x10"]
+FAR = ["1e-310", "1e400", "1e-99999999999", "9" * 5000, 5e-324, Fraction(1, 2**1023)]
+WRONG = [*TEXTS, *FAR, Fraction(1, 3**5000), *map(float, ("nan", "inf", "-inf")), True, None, [1]]
+
+
 @pytest.mark.parametrize(
-    "amount",
+    ("read", "amount"),
     [
-        *(
-            float("nan"),
-            float("inf"),
-            -float("inf"),
-            "nan",
-            "inf",
-            "sNaN",
-            "",
-            "one",
-            "1/0",
-            "1/2/3",
-            "0x10",
-        ),
-        *(
-            5e-324,
-            "1e-310",
-            Fraction(1, 2**1023),
-            "1e400",
-            "1e-99999999999",
-            "9" * 5000,
-            Fraction(1, 3**5000),
-        ),
-        *(True, None, [1]),
+        *((exact, amount) for amount in WRONG),
+        *((positive_epsilon, amount) for amount in (0, -1, "-0.0", -5e-324)),
+        *((proper_delta, amount) for amount in (-1, 1, 1.5, "-1e-9")),
     ],
 )
-def test_what_cannot_be_accounted_for_is_refused(amount: object) -> None:
+def test_what_cannot_be_accounted_for_is_refused(read, amount) -> None:
     with pytest.raises(InputError):
-        exact(amount)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("epsilon", [0, -1, "-0.0", -5e-324])
-def test_epsilon_is_above_zero(epsilon: object) -> None:
-    with pytest.raises(InputError):
-        positive_epsilon(epsilon)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("delta", [-1, 1, 1.5, "-1e-9"])
-def test_delta_is_a_probability_below_one(delta: object) -> None:
-    with pytest.raises(InputError):
-        proper_delta(delta)  # type: ignore[arg-type]
-
-
-def test_delta_may_be_zero() -> None:
+        read(amount)
     assert proper_delta(0) == 0
 
 

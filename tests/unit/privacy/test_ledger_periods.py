@@ -93,16 +93,14 @@ def test_an_accountant_that_gives_no_rational_is_not_believed(
     assert len(ledger.entries()) == 1
 
 
-def test_a_delta_above_the_budgets_is_refused_whatever_the_composition(tmp_path: Path) -> None:
-    ledger = Ledger.open(tmp_path / "l.db", compose=lambda charges, delta: Fraction(0))
+def test_a_delta_above_the_budgets_and_no_finite_epsilon_are_refused(tmp_path: Path) -> None:
+    """Whatever the composition says of the delta."""
+    found = [Fraction(0)]
+    ledger = Ledger.open(tmp_path / "l.db", compose=lambda charges, delta: found[0])
     ledger.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
     ledger.reserve(ask(delta="1e-6"), "flow")
     with pytest.raises(BudgetExceeded, match="delta 1e-05 was requested"):
         ledger.reserve(ask(delta="1e-5"), "flow")
-
-
-def test_no_finite_epsilon_is_a_refusal(tmp_path: Path) -> None:
-    ledger = Ledger.open(tmp_path / "l.db", compose=lambda charges, delta: None)
-    ledger.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
+    found[0] = None
     with pytest.raises(BudgetExceeded):
         ledger.reserve(ask(), "flow")

@@ -59,6 +59,9 @@ def test_json_and_back_is_the_same_event(event: Event) -> None:
     assert hash(event_from_json(text)) == hash(event)
 
 
+TRAINING = {"event": "SampledGaussian", "noise_multiplier": "1/1", "rows": 1}
+
+
 def test_parts_written_before_units_of_several_rows_still_mean_one_row() -> None:
     record = {"event": "Parallel", "parts": [{"event": "Selection", "epsilon": "1/2"}]}
     assert event_from_json(record) == Parallel((Selection(Fraction(1, 2)),), rows=1)
@@ -74,20 +77,8 @@ def test_parts_written_before_units_of_several_rows_still_mean_one_row() -> None
         {"event": "Selection", "epsilon": "one"},
         {"event": "Selection", "epsilon": "1/0"},
         {"event": "Selection", "epsilon": "1/2", "more": 1},
-        {
-            "event": "SampledGaussian",
-            "rate": "3/2",
-            "noise_multiplier": "1/1",
-            "steps": 1,
-            "rows": 1,
-        },
-        {
-            "event": "SampledGaussian",
-            "rate": "1/2",
-            "noise_multiplier": "1/1",
-            "steps": 0,
-            "rows": 1,
-        },
+        {**TRAINING, "rate": "3/2", "steps": 1},
+        {**TRAINING, "rate": "1/2", "steps": 0},
         {"event": "Parallel", "parts": []},
         {"cells": 1, "step": 1, "l1": 1, "l2_squared": 1},
         [],
@@ -98,12 +89,9 @@ def test_a_damaged_or_unknown_record_is_refused(record: object) -> None:
         event_from_json(json.dumps(record))
 
 
-def test_text_that_is_no_record_is_refused() -> None:
+def test_text_that_is_no_record_and_a_float_that_is_not_exact_are_refused() -> None:
     with pytest.raises(UnsupportedEvent, match="damaged"):
         event_from_json("{")
-
-
-def test_a_float_is_not_exact_and_is_refused() -> None:
     with pytest.raises(UnsupportedEvent, match="exact fraction"):
         GaussianCounts(1.5, Sensitivity.box(1))  # type: ignore[arg-type]
 
@@ -116,16 +104,10 @@ def test_sensitivity_of_a_partition_follows_relation_and_unit() -> None:
     assert Sensitivity.box(3, 2) == Sensitivity(3, 2, 6, 12)
 
 
-def test_equal_events_are_counted() -> None:
-    event = Selection(Fraction(1, 10))
-    assert compose(event, event, Bounded(Fraction(1))) == Composed(
-        ((event, 2), (Bounded(Fraction(1)), 1))
-    )
+def test_equal_events_are_counted_and_disjoint_parts_seen_at_any_depth() -> None:
+    event, bounded = Selection(Fraction(1, 10)), Bounded(Fraction(1))
+    assert compose(event, event, bounded) == Composed(((event, 2), (bounded, 1)))
     assert repeat(event, 3) == Composed(((event, 3),))
     assert repeat(event, 0) == compose() == Composed(())
-
-
-def test_disjoint_parts_are_seen_at_any_depth():
-    count = LaplaceCounts(Fraction(1), Sensitivity.box(1, 1))
-    assert not divides_rows(compose(count, repeat(count, 3)))
-    assert divides_rows(compose(count, repeat(compose(Parallel((count, count))), 2)))
+    assert not divides_rows(compose(event, repeat(event, 3)))
+    assert divides_rows(compose(event, repeat(compose(Parallel((event, event))), 2)))

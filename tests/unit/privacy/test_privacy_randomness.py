@@ -15,26 +15,16 @@ from cloister.errors import PrivacyError
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 
 
-def test_a_new_source_is_secure_and_never_repeats() -> None:
+def test_a_new_source_is_secure_and_never_repeats_and_a_seeded_one_says_that_it_is_not() -> None:
     first, second = NoiseSource(), NoiseSource()
     assert first.secure
     assert first.stream(32) != second.stream(32)
     assert first.stream(32) != first.stream(32)
-
-
-def test_a_seeded_source_repeats_and_says_that_it_is_not_secure() -> None:
-    first, second, different = (
-        NoiseSource.insecure(7),
-        NoiseSource.insecure(7),
-        NoiseSource.insecure(8),
-    )
+    first, second, different = (NoiseSource.insecure(seed) for seed in (7, 7, 8))
     assert not first.secure
     drawn = first.normals((3, 5))
     assert (drawn == second.normals((3, 5))).all()
     assert not (drawn == different.normals((3, 5))).any()
-
-
-def test_only_the_named_constructor_takes_a_seed() -> None:
     with pytest.raises(TypeError):
         NoiseSource(7)  # type: ignore[call-arg]
 
@@ -72,35 +62,27 @@ def test_normals_have_the_given_shape(shape: int | tuple[int, ...]) -> None:
     assert np.isfinite(drawn).all()
 
 
-def test_a_mask_has_its_extremes_exactly() -> None:
+def test_a_mask_has_its_extremes_exactly_and_a_rate_between_them() -> None:
     source = NoiseSource()
     assert source.bernoulli(Fraction(1), 10_000).all()
     assert not source.bernoulli(Fraction(0), 10_000).any()
     assert not source.bernoulli(Fraction(1, 2**65), 10_000).any()
+    for rate in (Fraction(-1, 10), Fraction(11, 10)):
+        with pytest.raises(PrivacyError, match="between 0 and 1"):
+            source.bernoulli(rate, 3)
 
 
-@pytest.mark.parametrize("rate", [Fraction(-1, 10), Fraction(11, 10)])
-def test_a_rate_outside_zero_and_one_is_refused(rate: Fraction) -> None:
-    with pytest.raises(PrivacyError, match="between 0 and 1"):
-        NoiseSource().bernoulli(rate, 3)
-
-
-@pytest.mark.parametrize("bound", [1, 2, 3, 1000, 2**62 + 1, 2**63])
-def test_integers_lie_below_their_bound(bound: int) -> None:
-    drawn = NoiseSource().integers(bound, 1000)
-    assert drawn.min() >= 0
-    assert int(drawn.max()) < bound
-
-
-@pytest.mark.parametrize("bound", [0, -1, 2**63 + 1])
-def test_a_bound_out_of_range_is_refused(bound: int) -> None:
-    with pytest.raises(PrivacyError, match="bound"):
-        NoiseSource().integers(bound, 1)
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 1000])
-def test_a_permutation_holds_every_number_once(count: int) -> None:
-    assert (np.sort(NoiseSource().permutation(count)) == np.arange(count)).all()
+def test_integers_lie_below_their_bound_and_permutations_hold_every_number_once() -> None:
+    source = NoiseSource()
+    for bound in (1, 2, 3, 1000, 2**62 + 1, 2**63):
+        drawn = source.integers(bound, 1000)
+        assert drawn.min() >= 0
+        assert int(drawn.max()) < bound
+    for bound in (0, -1, 2**63 + 1):
+        with pytest.raises(PrivacyError, match="bound"):
+            source.integers(bound, 1)
+    for count in (0, 1, 2, 1000):
+        assert (np.sort(source.permutation(count)) == np.arange(count)).all()
 
 
 @pytest.mark.parametrize("digits", [0, 54, 63])

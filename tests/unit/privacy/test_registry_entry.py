@@ -172,26 +172,19 @@ def test_what_the_registry_refuses_is_refused_here(basis: Basis, damage):
         RegistryEntry.model_validate(entry)
 
 
-def test_a_sector_that_the_registry_does_not_know_is_told_in_words(basis: Basis):
+def test_an_entry_says_in_words_what_the_registry_does_not_know_and_what_was_left_out(basis: Basis):
     entry = entry_of(basis, ABOUT.model_copy(update={"sector": "sea fishing"}))["deployment"]
     assert "data_product_sector" not in entry["basic"]
-    assert "Sector: sea fishing" in entry["implementation"]["additional_information"]
-
-
-def test_an_entry_says_what_was_left_out(basis: Basis):
-    said = entry_of(basis)["deployment"]["implementation"]
+    said = entry["implementation"]
+    assert "Sector: sea fishing" in said["additional_information"]
     assert "not stated in the spec" in said["preprocessing_and_hyperparameter_tuning"]
     assert "not stated in the spec" in said["justification"]
 
 
-@pytest.mark.parametrize("name", ["curator", "curator_type", "intended_use", "region"])
-def test_without_what_the_registry_requires_there_is_no_entry(basis: Basis, name: str):
-    about = ABOUT.model_copy(update={name: None})
-    with pytest.raises(InputError, match=f"does not state {name}, which the registry requires"):
-        registry_entry(certify(declaring(basis, about=about)))
-
-
-def test_what_is_not_private_has_no_entry(basis: Basis):
-    seeded = replace(declaring(basis, about=ABOUT), secure=False)
+def test_without_what_the_registry_requires_or_privacy_there_is_no_entry(basis: Basis):
+    for name in ("curator", "curator_type", "intended_use", "region"):
+        about = ABOUT.model_copy(update={name: None})
+        with pytest.raises(InputError, match=f"does not state {name}, which the registry requires"):
+            registry_entry(certify(declaring(basis, about=about)))
     with pytest.raises(InputError, match="is not differentially private"):
-        registry_entry(certify(seeded))
+        registry_entry(certify(replace(declaring(basis, about=ABOUT), secure=False)))
