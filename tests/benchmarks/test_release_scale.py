@@ -181,9 +181,7 @@ sys.exit(run(sys.argv[2:]))
 
 
 @pytest.mark.parametrize(("rows_are", "most"), [("in memory", 1.75), ("out of core", 1.5)])
-def test_ten_million_rows_are_released_in_minutes(
-    record, tmp_path: Path, rows_are: str, most: float
-) -> None:
+def test_ten_million_rows_are_released_in_minutes(record, tmp_path, rows_are, most) -> None:
     spec, report = coded_census.write(tmp_path, 10_000_000), tmp_path / "used.json"
     words = command("release", spec, "mixture")[1:]
     metered = [sys.executable, resources.__file__, str(report), sys.executable, "-c", OUT_OF_CORE]

@@ -102,9 +102,7 @@ def released(spec: Path, data: Path, home: Path) -> tuple[Cost, dict]:
     return cost, json.loads((home.parent / "said.json").read_text(encoding="utf-8"))
 
 
-def test_a_million_orders_are_released_in_five_minutes(
-    record, generated: Path, tmp_path: Path
-) -> None:
+def test_a_million_orders_are_released_in_five_minutes(record, generated, tmp_path) -> None:
     costs, lines = {}, []
     for rows in SIZES:
         data, spec = orders(generated, rows)

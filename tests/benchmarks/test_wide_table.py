@@ -64,9 +64,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("rows", "times", "method"), CASES.values(), ids=CASES)
-def test_long_and_wide_tables(
-    record, real_from, fit_model, request, rows: int, times: int, method: str
-) -> None:
+def test_long_and_wide_tables(record, real_from, fit_model, request, rows, times, method) -> None:
     table = made(rows, times)
     data = real_from(table, Task(table.domain, (), rows, Neighbours()))
     begun, cpu = time.monotonic(), time.process_time()

@@ -117,9 +117,7 @@ RECORDED = [
 
 
 @pytest.mark.parametrize(("text", "method", "key", "digest"), RECORDED)
-def test_a_spec_with_a_former_key_has_the_digest_that_it_had(
-    tmp_path: Path, text: str, method: str, key: str, digest: str
-) -> None:
+def test_a_spec_with_a_former_key_has_the_digest_that_it_had(tmp_path, text, method, key, digest):
     path = tmp_path / "spec.yaml"
     path.write_text(text.replace("METHOD", method).replace("KEY", key))
     assert spec_digest(load_spec(path)) == digest

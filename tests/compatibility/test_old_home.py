@@ -38,9 +38,7 @@ of_0_1 = pytest.mark.parametrize("old", ["0.1"], indirect=True)
 
 
 @pytest.fixture(params=APPROVED)
-def old(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[str, Path]:
+def old(request, tmp_path, monkeypatch) -> tuple[str, Path]:
     """The version of an old home, and the folder with it and the files beside it."""
     with tarfile.open(Path(__file__).with_name(f"home-{request.param}.tar.gz")) as archive:
         archive.extractall(tmp_path, filter="fully_trusted")
@@ -83,9 +81,7 @@ def test_the_ledger_lists_every_release_and_all_verifies(old, cloister):
 
 
 @each_release
-def test_a_release_is_shown_as_it_was_charged_and_gives_rows(
-    old, cloister, release, method
-) -> None:
+def test_a_release_is_shown_as_it_was_charged_and_gives_rows(old, cloister, release, method):
     _, folder = old
     shown = cloister("ledger", "show", release)
     assert shown["method"] == method

@@ -54,9 +54,9 @@ def postgres_place() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a new ledger can be, on either database."""
+    """Where a new ledger can be, on either database: see two_databases.py."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/state/ledger.db"
     return str(request.getfixturevalue("postgres_place"))
@@ -172,9 +172,7 @@ class Preloaded:
 
 
 @pytest.fixture(scope="session")
-def preloaded(
-    prefect_server: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Preloaded]:
+def preloaded(prefect_server, tmp_path_factory) -> Iterator[Preloaded]:
     """Runs commands at the cost of what they do; their flows use the server of the session."""
     from prefect.settings import PREFECT_API_URL
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from ledger_requests import ask
 from sqlalchemy import create_engine
+from two_databases import on_both
 
 from cloister.errors import BudgetExceeded, InputError, StorageError, VerificationError
 from cloister.privacy.ledger import Account, BudgetGrant, Ledger, Opening
@@ -60,9 +61,7 @@ def test_the_first_release_opens_the_account_and_its_budget(place: str) -> None:
         ("/data/visits/1.parquet", "/data/visits"),
     ],
 )
-def test_data_of_another_account_is_refused_and_its_account_is_named(
-    place: str, registered: str, asked: str
-) -> None:
+def test_data_of_another_account_is_refused_and_its_account_is_named(place, registered, asked):
     ledger = Ledger.open(place)
     ledger.open_account(Account("visits", "row", "add_remove", (registered,)), "officer", "why")
     before = ledger.entries()
@@ -81,9 +80,7 @@ def test_data_of_another_account_is_refused_and_its_account_is_named(
         ("/data/visits.csv", "/data/*.parquet"),
     ],
 )
-def test_data_beside_that_of_another_account_is_not_its(
-    place: str, registered: str, asked: str
-) -> None:
+def test_data_beside_that_of_another_account_is_not_its(place, registered, asked) -> None:
     ledger = Ledger.open(place)
     ledger.open_account(Account("visits", "row", "add_remove", (registered,)), "officer", "why")
     ledger.reserve(ask("second"), "flow", opening("second", asked))
@@ -135,9 +132,8 @@ def test_an_account_of_earlier_releases_takes_their_unit(place: str) -> None:
     assert ledger.verify() == []
 
 
-def test_of_eight_first_releases_one_writes_the_grant(
-    place: str, child: Callable[[Callable[[], int]], int], ending: Callable[[int], int]
-) -> None:
+@on_both
+def test_of_eight_first_releases_one_writes_the_grant(place, child, ending) -> None:
     Ledger.open(place)
 
     def first() -> int:
@@ -205,6 +201,7 @@ DROPPED = {
 }
 
 
+@on_both
 def test_nothing_is_charged_to_a_ledger_whose_guards_were_dropped(place: str) -> None:
     ledger = Ledger.open(place)
     ledger.reserve(ask(), "flow", opening())
@@ -237,9 +234,8 @@ def emptied(home: Home) -> None:
     home.end.unlink()
 
 
-def test_a_home_whose_ledger_is_gone_charges_nothing_until_it_is_restored(
-    home: Home, tmp_path: Path
-) -> None:
+@on_both
+def test_a_home_whose_ledger_is_gone_charges_nothing_until_it_is_restored(home, tmp_path) -> None:
     export = tmp_path / "ledger.jsonl"
     export_ledger(home, export)
     entries = open_ledger(home).entries()
@@ -253,9 +249,7 @@ def test_a_home_whose_ledger_is_gone_charges_nothing_until_it_is_restored(
         restore_ledger(home, export)
 
 
-def test_an_export_that_lacks_what_this_home_wrote_is_not_restored(
-    home: Home, tmp_path: Path
-) -> None:
+def test_an_export_that_lacks_what_this_home_wrote_is_not_restored(home, tmp_path) -> None:
     export, end = tmp_path / "ledger.jsonl", home.end.read_text()
     export_ledger(home, export)
     open_ledger(home).reserve(ask(), "flow", opening())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 from ledger_requests import ask
+from two_databases import on_both
 
 from cloister.errors import BudgetExceeded, InputError
 from cloister.privacy.accounting.accountants import calibrate
@@ -102,9 +102,7 @@ def test_a_filter_admits_until_its_bound_is_the_cap_and_no_further(ledger: Ledge
     assert ledger.verify() == []
 
 
-def test_what_the_sum_admitted_counts_by_its_sum_and_the_filter_has_the_rest(
-    ledger: Ledger,
-) -> None:
+def test_what_the_sum_admitted_counts_by_its_sum_and_the_filter_has_the_rest(ledger) -> None:
     fill(ledger, 3)
     admit_by(ledger, "filter")
     assert ledger.budget("adult", "row").filtered == Fraction(3, 10)
@@ -158,9 +156,8 @@ def test_as_many_are_foreseen_as_are_admitted(ledger: Ledger, rule: str) -> None
     assert admitted(Window("2027", rule), now.budget, gaussian()) == foreseen + 2
 
 
-def test_racing_reservations_stay_within_the_cap(
-    ledger: Ledger, child: Callable[[Callable[[], int]], int], ending: Callable[[int], int]
-) -> None:
+@on_both
+def test_racing_reservations_stay_within_the_cap(ledger, child, ending) -> None:
     admit_by(ledger, "filter")
     place = ledger.store.engine.url.render_as_string(hide_password=False)
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import pytest
 from ledger_requests import ask
+from two_databases import on_both
 
 from cloister.errors import BudgetExceeded, InputError, VerificationError
 from cloister.privacy.events import GaussianCounts, Sensitivity
@@ -31,6 +32,7 @@ def on(day: str) -> Callable[[], datetime]:
     return lambda: datetime.fromisoformat(day).replace(tzinfo=UTC)
 
 
+@on_both
 def test_each_block_has_the_budget_and_a_range_charges_all_of_its_blocks(place: str) -> None:
     ledger = Ledger.open(place)
     ledger.reserve(ask(epsilon=3, blocks=("2026-08",)), "flow", opening())
@@ -132,9 +134,7 @@ def test_a_filter_holds_the_releases_of_each_block_on_its_own(place: str) -> Non
 
 
 @pytest.mark.parametrize("forged", [["2026-10"], []])
-def test_verify_finds_a_charge_that_was_moved_to_another_block(
-    place: str, forged: list[str]
-) -> None:
+def test_verify_finds_a_charge_that_was_moved_to_another_block(place, forged) -> None:
     """A rebuilt chain in which a block holds more than its cap, or a charge is of no block."""
     ledger = Ledger.open(place)
     ledger.reserve(ask(epsilon=3, blocks=("2026-10",)), "flow", opening())

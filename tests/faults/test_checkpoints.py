@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from ledger_requests import ask
+from two_databases import on_both
 
 from cloister.errors import VerificationError
 from cloister.privacy.ledger import Account, BudgetGrant, Ledger, Opening, Person, State
@@ -161,9 +162,8 @@ def test_books_after_each_checkpoint_are_those_of_all_entries(place: str, tmp_pa
         assert ledger.verify() == []
 
 
-def test_each_operation_goes_on_from_the_checkpoint_of_the_one_before(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@on_both
+def test_each_operation_goes_on_from_the_checkpoint_of_the_one_before(place, tmp_path, monkeypatch):
     monkeypatch.setattr(ledger_module, "INTERVAL", 1)
     ledger = of_home(place, tmp_path / "home")
     write_all_kinds(ledger, tmp_path)
@@ -172,9 +172,7 @@ def test_each_operation_goes_on_from_the_checkpoint_of_the_one_before(
     assert ledger.verify() == []
 
 
-def test_a_checkpoint_is_written_when_enough_entries_follow_the_last(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_is_written_when_enough_entries_follow_the_last(place, tmp_path, monkeypatch):
     monkeypatch.setattr(ledger_module, "INTERVAL", 3)
     ledger = of_home(place, tmp_path / "home")
     since = []
@@ -184,6 +182,7 @@ def test_a_checkpoint_is_written_when_enough_entries_follow_the_last(
     assert since == [0, 0, 3, 3, 3, 6, 6]
 
 
+@on_both
 def test_entries_before_the_checkpoint_are_not_read(ledger: Ledger) -> None:
     unguarded(ledger, f"UPDATE {TABLE} SET line = 'x' WHERE seq = 2")
     ledger.reserve(ask(release="r-3"), "flow")
@@ -207,6 +206,7 @@ def test_an_altered_entry_from_the_checkpoint_on_stops_the_ledger(ledger: Ledger
         ledger.reserve(ask(), "flow")
 
 
+@on_both
 def test_guards_are_checked_by_whatever_writes(ledger: Ledger) -> None:
     on = f" ON {TABLE}" if ledger.store.dialect == "postgresql" else ""
     with ledger.store.engine.begin() as connection:
@@ -229,9 +229,7 @@ def test_a_checkpoint_that_was_cut_off_is_ignored(ledger: Ledger, length: int) -
     require_ignored(ledger, "was altered, and is ignored")
 
 
-def test_a_checkpoint_of_another_home_is_ignored(
-    ledger: Ledger, place: str, tmp_path: Path
-) -> None:
+def test_a_checkpoint_of_another_home_is_ignored(ledger, place, tmp_path) -> None:
     other = of_home(place, tmp_path / "other")
     other.grant("adult", "row", 4, "1e-4", "year", "officer", "policy")
     file_of(ledger).write_bytes(file_of(other).read_bytes())
@@ -268,17 +266,13 @@ def test_an_older_checkpoint_forgets_nothing(ledger: Ledger) -> None:
     assert ledger.verify() == []
 
 
-def test_a_checkpoint_of_other_code_is_read_by_nobody(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_of_other_code_is_read_by_nobody(ledger, monkeypatch) -> None:
     monkeypatch.setattr(checkpoints_module, "_code", lambda: "other")
     assert state_of(ledger).since == 0
     assert ledger.verify() == []
 
 
-def test_two_homes_of_a_ledger_each_believe_their_own(
-    ledger: Ledger, place: str, tmp_path: Path
-) -> None:
+def test_two_homes_of_a_ledger_each_believe_their_own(ledger, place, tmp_path) -> None:
     other = of_home(place, tmp_path / "other")
     other.reserve(ask(release="r-3"), "flow")
     assert (state_of(ledger).since, state_of(other).since) == (4, 5)
@@ -289,6 +283,7 @@ def test_two_homes_of_a_ledger_each_believe_their_own(
     )
 
 
+@on_both
 def test_whoever_is_killed_while_writing_one_leaves_the_one_before(
     ledger: Ledger,
     child: Callable[[Callable[[], int]], int],
@@ -314,6 +309,7 @@ def test_whoever_is_killed_while_writing_one_leaves_the_one_before(
     assert state_of(ledger).since == 6
 
 
+@on_both
 def test_a_transaction_that_fails_writes_no_checkpoint(ledger: Ledger) -> None:
     before = file_of(ledger).read_bytes()
     with pytest.raises(RuntimeError), ledger.writing() as transaction:

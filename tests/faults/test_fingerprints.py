@@ -51,9 +51,7 @@ def test_an_officer_is_told_which_accounts_read_the_same_data(tmp_path: Path, pl
     assert open_ledger(home).verify() == []
 
 
-def test_homes_on_one_ledger_compare_their_data_if_they_have_the_same_key(
-    tmp_path: Path, place: str
-) -> None:
+def test_homes_on_one_ledger_compare_their_data_if_they_have_the_same_key(tmp_path, place) -> None:
     one, two = home_at(tmp_path / "one", place), home_at(tmp_path / "two", place)
     entry = spent(one, "adult", EQUAL)
     two.prepare()

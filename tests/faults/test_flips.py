@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(
     3600
 )  # seconds; on a busy machine the first test waits long for its home
 
-FEW, MORE = 4, 8  # of the default suite, and of the slow one
+FEW, MORE = 2, 8  # of the default suite, and of the slow one
 BATCH = 25
 BATCHES = 60  # of the slow suite: 1,500 changes
 

@@ -41,17 +41,14 @@ def write_spec(folder: Path, dataset: str, method: str) -> Path:
     ("dataset", "method"),
     [
         ("Default", "independent"),
-        ("a..b", "independent"),
         *(
             pytest.param(name, method, marks=pytest.mark.slow)
             for name in ("0", "a..b")
-            for method in ("dpview", "mixture", "kamino")
+            for method in ("independent", "dpview", "mixture", "kamino")
         ),
     ],
 )
-def test_a_release_with_hostile_names_is_delivered(
-    preloaded, tmp_path: Path, dataset: str, method: str
-) -> None:
+def test_a_release_with_hostile_names_is_delivered(preloaded, tmp_path, dataset, method) -> None:
     spec, said = write_spec(tmp_path, dataset, method), tmp_path / "said"
     settings = {"CLOISTER_HOME": str(tmp_path / "home")}
     commands = [["release", spec, "--out", tmp_path / "out", "--csv"], ["verify"]]

@@ -37,9 +37,7 @@ def replayed(folder: Path, seen: list[np.ndarray]) -> None:
 @pytest.mark.parametrize("call", ["pwrite", "fsync"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
 @pytest.mark.parametrize("written", [0, 1, 50])
-def test_a_write_that_fails_is_not_an_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int, written: int
-) -> None:
+def test_a_write_that_fails_is_not_an_answer(tmp_path, monkeypatch, call, code, written) -> None:
     write = os.pwrite
 
     def fail(descriptor: int, *rest: object) -> int:
@@ -79,9 +77,7 @@ def test_a_full_disk_says_so_and_loses_no_answer(disk: Path) -> None:
     replayed(moved, seen)
 
 
-def test_a_limit_on_file_size_says_so_and_loses_no_answer(
-    tmp_path: Path, child: Start, ending: Callable[[int], int]
-) -> None:
+def test_a_limit_on_file_size_says_so_and_loses_no_answer(tmp_path, child, ending) -> None:
     def limited() -> int:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
@@ -100,9 +96,7 @@ def test_a_limit_on_file_size_says_so_and_loses_no_answer(
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_kill_at_a_random_moment_loses_no_answer(
-    tmp_path: Path, child: Start, ending: Callable[[int], int], seed: int
-) -> None:
+def test_a_kill_at_a_random_moment_loses_no_answer(tmp_path, child, ending, seed) -> None:
     seen_path = tmp_path / "seen"
 
     def busy() -> int:

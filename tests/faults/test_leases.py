@@ -14,6 +14,7 @@ import numpy as np
 import psycopg
 import pytest
 from sqlalchemy import make_url
+from two_databases import on_both
 
 from cloister.errors import InputError, JournalMismatch, StorageError
 from cloister.privacy.door.journal import Journal
@@ -69,6 +70,7 @@ def copied(folder: Path, name: str = "copy") -> Path:
     return shutil.copytree(folder, folder.parent.parent / name / "journals")
 
 
+@on_both
 def test_a_run_resumes_where_it_was(ledger: Ledger, folder: Path) -> None:
     seen = run(ledger, folder, 3)
     assert run(ledger, folder, 5)[:3] == seen
@@ -133,6 +135,7 @@ def forget_leases(ledger: Ledger) -> None:
         connection.exec_driver_sql("DROP TABLE cloister_leases")
 
 
+@on_both
 def test_a_ledger_of_an_earlier_version_is_resumed(ledger: Ledger, folder: Path) -> None:
     with Journal.open(folder, {"release": RELEASE}) as journal:
         ledger.spend(RELEASE, "flow", journal.id, "data-1")
@@ -142,9 +145,7 @@ def test_a_ledger_of_an_earlier_version_is_resumed(ledger: Ledger, folder: Path)
     assert ledger.verify() == []
 
 
-def test_a_run_killed_between_its_journal_and_the_ledger_locks_nobody_out(
-    ledger: Ledger, folder: Path
-) -> None:
+def test_a_run_killed_between_its_journal_and_the_ledger_locks_nobody_out(ledger, folder) -> None:
     seen = run(ledger, folder, 3)
     for _ in range(3):
         with Journal.open(folder, {"release": RELEASE}) as journal:
@@ -152,9 +153,8 @@ def test_a_run_killed_between_its_journal_and_the_ledger_locks_nobody_out(
     assert run(ledger, folder, 4)[:3] == seen
 
 
-def test_another_process_is_refused_while_the_first_runs(
-    ledger: Ledger, place: str, folder: Path, child: Start, ending: Callable[[int], int]
-) -> None:
+@on_both
+def test_another_process_is_refused_while_the_first_runs(ledger, place, folder, child, ending):
     running, done = get_context("fork").Event(), get_context("fork").Event()
 
     def first() -> int:
@@ -178,9 +178,8 @@ def test_another_process_is_refused_while_the_first_runs(
         run(ledger, copy, 4)
 
 
-def test_two_copies_at_once_draw_once(
-    ledger: Ledger, place: str, folder: Path, child: Start, ending: Callable[[int], int]
-) -> None:
+@on_both
+def test_two_copies_at_once_draw_once(ledger, place, folder, child, ending) -> None:
     run(ledger, folder, 3)
     copies = [copied(folder, f"copy-{number}") for number in range(4)]
     barrier = get_context("fork").Barrier(len(copies))
@@ -198,9 +197,8 @@ def test_two_copies_at_once_draw_once(
     assert len(ledger.release(RELEASE).runs) == 2
 
 
-def test_a_killed_process_is_followed_at_once(
-    ledger: Ledger, place: str, folder: Path, child: Start, ending: Callable[[int], int]
-) -> None:
+@on_both
+def test_a_killed_process_is_followed_at_once(ledger, place, folder, child, ending) -> None:
     def killed() -> int:
         draw(begin(Ledger.open(place), folder), 3)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -228,6 +226,7 @@ def left(ledger: Ledger) -> float:
     return float(expires) / 1000 - time.time()
 
 
+@on_both
 def test_another_machine_is_waited_for_and_then_draws_nothing(ledger: Ledger, folder: Path) -> None:
     with begin(ledger, folder) as journal:
         draw(journal, 3)
@@ -243,9 +242,8 @@ def test_another_machine_is_waited_for_and_then_draws_nothing(ledger: Ledger, fo
             draw(other, 1)
 
 
-def test_a_clock_that_was_set_back_delays_for_one_lease_at_most(
-    ledger: Ledger, folder: Path
-) -> None:
+@on_both
+def test_a_clock_that_was_set_back_delays_for_one_lease_at_most(ledger, folder) -> None:
     run(ledger, folder, 3)
     with begin(ledger, folder):
         elsewhere(ledger)
@@ -256,6 +254,7 @@ def test_a_clock_that_was_set_back_delays_for_one_lease_at_most(
         assert left(ledger) <= LEASE_SECONDS + 1
 
 
+@on_both
 def test_the_lease_ends_with_the_run(ledger: Ledger, folder: Path) -> None:
     with begin(ledger, folder) as journal:
         draw(journal, 1)
@@ -273,9 +272,8 @@ def test_a_release_withdrawn_while_it_runs_draws_nothing_more(ledger: Ledger, fo
         run(ledger, folder, 4)
 
 
-def test_a_run_whose_lease_ran_out_asks_before_it_draws(
-    ledger: Ledger, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@on_both
+def test_a_run_whose_lease_ran_out_asks_before_it_draws(ledger, folder, monkeypatch) -> None:
     with begin(ledger, folder) as journal:
         draw(journal, 1)
         late = time.monotonic() + 2 * LEASE_SECONDS
@@ -288,9 +286,7 @@ def test_a_run_whose_lease_ran_out_asks_before_it_draws(
         assert journal.recorded == 2
 
 
-def test_a_connection_lost_between_answers_is_opened_again(
-    postgres_place: str, ask: Callable[..., ReservationRequest], tmp_path: Path
-) -> None:
+def test_a_connection_lost_between_answers_is_opened_again(postgres_place, ask, tmp_path) -> None:
     ledger = Ledger.open(postgres_place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
     ledger.reserve(ask(release=RELEASE), "flow")

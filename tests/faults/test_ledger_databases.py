@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
+from two_databases import on_both
 
 from cloister.errors import BudgetExceeded, StorageError, VerificationError
 from cloister.privacy.ledger import Ledger, ReservationRequest, State
@@ -45,9 +46,8 @@ def refused(ledger: Ledger, statement: str) -> None:
     assert ledger.entries() == before
 
 
-def test_a_release_lives_its_life(
-    ledger: Ledger, place: str, ask: Callable[..., ReservationRequest]
-) -> None:
+@on_both
+def test_a_release_lives_its_life(ledger, place, ask) -> None:
     ledger.advance("r-1", State.CANDIDATE, "flow", "evaluated", {"certificate": "cd" * 32})
     ledger.advance("r-2", State.REFUNDED, "flow", "not needed")
     again = Ledger.open(place)
@@ -71,10 +71,12 @@ def test_a_release_lives_its_life(
         f"INSERT INTO {TABLE} SELECT * FROM {TABLE} WHERE seq = 4",
     ],
 )
+@on_both
 def test_the_database_refuses_to_change_or_remove(ledger: Ledger, statement: str) -> None:
     refused(ledger, statement)
 
 
+@on_both
 def test_the_database_refuses_its_own_shortcuts(ledger: Ledger) -> None:
     if ledger.store.dialect == "sqlite":
         refused(ledger, f"INSERT OR REPLACE INTO {TABLE} VALUES (4, 'a', 'b', 'c', 'd')")
@@ -101,9 +103,7 @@ def test_the_database_refuses_its_own_shortcuts(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize("column", ["slot", "previous", "hash", "line"])
 @pytest.mark.parametrize("seq", [1, 3, 4])
-def test_an_altered_row_is_named_and_stops_the_ledger(
-    ledger: Ledger, column: str, seq: int, ask: Callable[..., ReservationRequest]
-) -> None:
+def test_an_altered_row_is_named_and_stops_the_ledger(ledger, column, seq, ask) -> None:
     with unguarded(ledger) as connection:
         connection.exec_driver_sql(
             f"UPDATE {TABLE} SET {column} = replace({column}, '0', '1') || ' ' WHERE seq = {seq}"
@@ -117,9 +117,8 @@ def test_an_altered_row_is_named_and_stops_the_ledger(
         ledger.budget("adult", "row")
 
 
-def test_a_removed_row_is_named_and_stops_the_ledger(
-    ledger: Ledger, ask: Callable[..., ReservationRequest]
-) -> None:
+@on_both
+def test_a_removed_row_is_named_and_stops_the_ledger(ledger, ask) -> None:
     anchor = ledger.anchor()
     assert anchor is not None
     with unguarded(ledger) as connection:
@@ -129,6 +128,7 @@ def test_a_removed_row_is_named_and_stops_the_ledger(
         ledger.reserve(ask(), "flow")
 
 
+@on_both
 def test_a_cut_tail_is_found_by_an_anchor(ledger: Ledger) -> None:
     anchor = ledger.anchor()
     assert anchor is not None
@@ -140,9 +140,8 @@ def test_a_cut_tail_is_found_by_an_anchor(ledger: Ledger) -> None:
     assert 4 in {finding.entry for finding in ledger.verify([anchor])}
 
 
-def test_names_that_sql_would_trip_over_are_kept(
-    ledger: Ledger, ask: Callable[..., ReservationRequest]
-) -> None:
+@on_both
+def test_names_that_sql_would_trip_over_are_kept(ledger, ask) -> None:
     name = 'Robert\'); DROP TABLE "x"; -- %s :seq é 🙂 \x00'
     ledger.grant(name, "it's", 1, 0, "ever", "officer", name)
     ledger.reserve(ask(dataset=name, unit="it's", release="r-9"), "flow")
@@ -156,9 +155,7 @@ def test_a_server_that_is_not_there_is_a_storage_error() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_a_request_that_was_declined_is_an_entry_that_charges_nothing(
-    ledger: Ledger, ask: Callable[..., ReservationRequest]
-) -> None:
+def test_a_request_that_was_declined_is_an_entry_that_charges_nothing(ledger, ask) -> None:
     before = ledger.budget("adult", "row")
     declined = [decline(ledger, ask(epsilon=50), "engineer", purpose) for purpose in ("", "a try")]
     assert ledger.budget("adult", "row") == before
@@ -171,9 +168,8 @@ def test_a_request_that_was_declined_is_an_entry_that_charges_nothing(
     assert events_after(ledger, last) == ([], last)
 
 
-def test_an_event_is_there_if_its_entry_is(
-    ledger: Ledger, ask: Callable[..., ReservationRequest]
-) -> None:
+@on_both
+def test_an_event_is_there_if_its_entry_is(ledger, ask) -> None:
     with pytest.raises(RuntimeError), ledger.writing() as transaction:
         held = transaction.books.releases["r-1"]
         moved = {"by": "flow", "reason": "evaluated", "evidence": {}}

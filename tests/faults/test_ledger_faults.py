@@ -1,7 +1,7 @@
 """Locks, full disks, lost connections: the ledger says so, and holds nothing half-written."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,9 +11,10 @@ import pytest
 from small_disks import small_disk
 from sqlalchemy import event, make_url
 from sqlalchemy.engine import Connection
+from two_databases import on_both
 
 from cloister.errors import PrivacyError, StorageError
-from cloister.privacy.ledger import Ledger, ReservationRequest, State
+from cloister.privacy.ledger import Ledger, State
 from cloister.privacy.ledger.composition import Charges
 
 
@@ -24,9 +25,8 @@ def ledger(place: str) -> Ledger:
     return opened
 
 
-def test_a_locked_ledger_says_so_and_works_afterwards(
-    ledger: Ledger, place: str, ask: Callable[..., ReservationRequest]
-) -> None:
+@on_both
+def test_a_locked_ledger_says_so_and_works_afterwards(ledger, place, ask) -> None:
     waiting = Ledger.open(place, timeout=0.3)
     with ledger.store.writing():
         assert waiting.budget("adult", "row").left == 100
@@ -36,9 +36,8 @@ def test_a_locked_ledger_says_so_and_works_afterwards(
     assert len(ledger.entries()) == 2 and ledger.verify() == []
 
 
-def test_an_accountant_that_fails_leaves_nothing(
-    ledger: Ledger, ask: Callable[..., ReservationRequest]
-) -> None:
+@on_both
+def test_an_accountant_that_fails_leaves_nothing(ledger, ask) -> None:
     def fail(charges: Charges, delta: Fraction) -> Fraction | None:
         raise PrivacyError("unknown event")
 
@@ -59,9 +58,7 @@ def lose_connection(place: str, connection: Connection) -> None:
 @pytest.mark.parametrize(
     "when", ["before_lock", "after_lock", "before_insert", "after_insert", "before_commit"]
 )
-def test_a_connection_lost_on_the_way_leaves_nothing(
-    postgres_place: str, ask: Callable[..., ReservationRequest], when: str
-) -> None:
+def test_a_connection_lost_on_the_way_leaves_nothing(postgres_place, ask, when) -> None:
     ledger = Ledger.open(postgres_place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
     broken = Ledger.open(postgres_place)
@@ -87,9 +84,7 @@ def test_a_connection_lost_on_the_way_leaves_nothing(
     assert ledger.budget("adult", "row").left == 0 and ledger.verify() == []
 
 
-def test_an_answer_lost_after_the_commit_is_charged_once(
-    postgres_place: str, ask: Callable[..., ReservationRequest]
-) -> None:
+def test_an_answer_lost_after_the_commit_is_charged_once(postgres_place, ask) -> None:
     ledger = Ledger.open(postgres_place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
     broken = Ledger.open(postgres_place)
@@ -113,9 +108,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-def test_a_full_disk_says_so_and_loses_nothing(
-    disk: Path, ask: Callable[..., ReservationRequest]
-) -> None:
+def test_a_full_disk_says_so_and_loses_nothing(disk, ask) -> None:
     ledger = Ledger.open(disk / "ledger.db")
     ledger.grant("adult", "row", 1000, 0, "ever", "officer", "why")
     kept = []
@@ -135,9 +128,7 @@ def _copy(disk: Path, folder: Path) -> Path:
     return folder / "ledger.db"
 
 
-def test_a_database_at_its_limit_says_so_and_works_afterwards(
-    tmp_path: Path, ask: Callable[..., ReservationRequest]
-) -> None:
+def test_a_database_at_its_limit_says_so_and_works_afterwards(tmp_path, ask) -> None:
     ledger = Ledger.open(tmp_path / "ledger.db")
     ledger.grant("adult", "row", 1000, 0, "ever", "officer", "why")
 
@@ -155,9 +146,7 @@ def test_a_database_at_its_limit_says_so_and_works_afterwards(
     assert ledger.verify() == []
 
 
-def test_a_ledger_that_may_not_be_written_says_so(
-    tmp_path: Path, ask: Callable[..., ReservationRequest]
-) -> None:
+def test_a_ledger_that_may_not_be_written_says_so(tmp_path, ask) -> None:
     ledger = Ledger.open(tmp_path / "ledger.db")
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
     event.listen(
@@ -178,9 +167,8 @@ def test_a_damaged_database_says_so(tmp_path: Path) -> None:
         ledger.entries()
 
 
-def test_a_move_that_is_refused_leaves_nothing(
-    ledger: Ledger, ask: Callable[..., ReservationRequest]
-) -> None:
+@on_both
+def test_a_move_that_is_refused_leaves_nothing(ledger, ask) -> None:
     release = ledger.reserve(ask(), "flow").release.id
     before = ledger.entries()
     with pytest.raises(Exception, match="cannot become"):

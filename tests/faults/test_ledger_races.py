@@ -4,9 +4,9 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from multiprocessing import get_context
-from pathlib import Path
 
 import pytest
+from two_databases import on_both
 
 from cloister.errors import BudgetExceeded, InputError
 from cloister.privacy.ledger import Ledger, ReservationRequest, State
@@ -55,27 +55,20 @@ def race_for_the_last(
     assert ledger.verify() == []
 
 
-def test_eight_processes_race_for_the_last_of_a_budget(
-    place: str, child: Start, ending: Callable[[int], int], ask: Callable[..., ReservationRequest]
-) -> None:
+@on_both
+def test_eight_processes_race_for_the_last_of_a_budget(place, child, ending, ask) -> None:
     race_for_the_last(place, 8, child, ending, ask)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("repeat", range(10))
-def test_twenty_processes_race_for_the_last_of_a_budget(
-    place: str,
-    child: Start,
-    ending: Callable[[int], int],
-    ask: Callable[..., ReservationRequest],
-    repeat: int,
-) -> None:
+@on_both
+def test_twenty_processes_race_for_the_last_of_a_budget(place, child, ending, ask, repeat) -> None:
     race_for_the_last(place, 20, child, ending, ask)
 
 
-def test_processes_that_run_the_same_release_are_charged_once(
-    place: str, child: Start, ending: Callable[[int], int], ask: Callable[..., ReservationRequest]
-) -> None:
+@on_both
+def test_processes_that_run_the_same_release_are_charged_once(place, child, ending, ask) -> None:
     ledger = Ledger.open(place)
     ledger.grant("adult", "row", 3, 0, "ever", "officer", "why")
 
@@ -91,9 +84,8 @@ def test_processes_that_run_the_same_release_are_charged_once(
     assert ledger.verify() == []
 
 
-def test_processes_that_make_the_ledger_make_one(
-    place: str, child: Start, ending: Callable[[int], int]
-) -> None:
+@on_both
+def test_processes_that_make_the_ledger_make_one(place, child, ending) -> None:
     def run() -> int:
         Ledger.open(place).grant("adult", "row", 1, 0, "ever", "officer", "why")
         return 0
@@ -103,13 +95,8 @@ def test_processes_that_make_the_ledger_make_one(
     assert len(ledger.entries()) == 8 and ledger.verify() == []
 
 
-def test_one_release_is_approved_by_one_of_many(
-    place: str,
-    child: Start,
-    ending: Callable[[int], int],
-    ask: Callable[..., ReservationRequest],
-    tmp_path: Path,
-) -> None:
+@on_both
+def test_one_release_is_approved_by_one_of_many(place, child, ending, ask, tmp_path) -> None:
     ledger = Ledger.open(place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
     release = ledger.reserve(ask(), "flow").release.id

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 from ledger_requests import ask
+from two_databases import on_both
 
 from cloister.errors import InputError, NotPermitted
 from cloister.identities import new_token, token_identity
@@ -220,9 +221,8 @@ def test_nobody_counts_as_the_person_whose_name_they_bear(place: str) -> None:
     assert ledger.verify() == []
 
 
-def test_of_sixteen_racing_approvals_two_people_approve_once(
-    ledger: Ledger, child: Callable[[Callable[[], int]], int], ending: Callable[[int], int]
-) -> None:
+@on_both
+def test_of_sixteen_racing_approvals_two_people_approve_once(ledger, child, ending) -> None:
     rules(ledger, approvals={"officer": 2}, four_eyes=True)
     release = candidate(ledger)
     place = ledger.store.engine.url.render_as_string(hide_password=False)
@@ -381,9 +381,7 @@ def test_four_eyes_are_refused_where_whoever_runs_is_all_who_may_approve(place: 
     ],
     ids=["withdrawn", "another role", "approvals"],
 )
-def test_nobody_goes_without_whom_the_rules_cannot_be_kept(
-    place: str, asked: dict, person: Person, lacking: str
-) -> None:
+def test_nobody_goes_without_whom_the_rules_cannot_be_kept(place, asked, person, lacking) -> None:
     ledger = Ledger.open(place)
     for each in (ALONE, PEOPLE[3]):
         set_person(ledger, each, "anna", "why")
@@ -407,9 +405,7 @@ def test_what_waits_for_a_second_officer_is_refused_when_it_is_proposed(ledger: 
         rules(ledger, approvals={"reviewer": 5})
 
 
-def test_rules_that_an_earlier_version_let_nobody_keep_stay_sound_and_can_be_mended(
-    place: str,
-) -> None:
+def test_rules_that_an_earlier_version_let_nobody_keep_stay_sound_and_can_be_mended(place) -> None:
     ledger = Ledger.open(place)
     set_person(ledger, ALONE, "anna", "why")
     with ledger.writing() as transaction:

@@ -10,7 +10,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -132,12 +132,7 @@ def kept_by(case: Case) -> Callable[[str, list[str]], set[str]]:
 
 
 @pytest.fixture
-def new_case(
-    approved: tuple[Path, str],
-    tmp_path: Path,
-    postgres_schemas: Callable[[], AbstractContextManager[str]],
-    write_world: Callable[..., Path],
-) -> Iterator[Callable[[int], Case]]:
+def new_case(approved, tmp_path, postgres_schemas, write_world) -> Iterator[Callable[[int], Case]]:
     """Makes cases."""
     with ExitStack() as schemas:
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,9 +118,7 @@ def test_no_other_way_gives_refused_data_its_charge_back(ledger: Ledger) -> None
     assert ledger.release(release).state is State.RESERVED
 
 
-def test_a_refused_run_that_was_killed_counts_when_it_is_withdrawn(
-    place: str, tmp_path: Path
-) -> None:
+def test_a_refused_run_that_was_killed_counts_when_it_is_withdrawn(place, tmp_path) -> None:
     home = Home.current({"CLOISTER_HOME": str(tmp_path / "home"), "CLOISTER_LEDGER": place})
     ledger = open_ledger(home)
     ledger.grant("adult", "row", 20, "1e-4", "year", "officer", "policy")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 from ledger_requests import ask
+from two_databases import on_both
 
 from cloister.errors import InputError, NotPermitted
 from cloister.privacy.ledger import Ledger, Person, Rules, State
@@ -77,9 +78,7 @@ GOES = {
 
 
 @pytest.mark.parametrize(("state", "goes"), GOES.items())
-def test_only_what_is_needed_no_more_is_deleted(
-    ledger: Ledger, state: State, goes: set[str]
-) -> None:
+def test_only_what_is_needed_no_more_is_deleted(ledger, state, goes) -> None:
     release = release_in(ledger, state)
     later = replace(ledger, clock=on("2026-03-05"))
     for kind in DAYS:
@@ -94,6 +93,7 @@ def test_only_what_is_needed_no_more_is_deleted(
     assert ledger.verify() == []
 
 
+@on_both
 def test_rules_say_how_long_each_kind_stays(ledger: Ledger) -> None:
     change_rules(ledger, EVERYWHERE, lambda _: Rules(keep={"measures": 10}), "officer", "policy")
     release = release_in(ledger, State.APPROVED)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from ledger_requests import ask
+from two_databases import on_both
 
 from cloister.errors import StorageError
 from cloister.privacy.ledger import Account, BudgetGrant, Entry, Ledger, Opening, signature_findings
@@ -55,6 +56,7 @@ def chained(entries: list[Entry], change: Callable[[Entry], dict]) -> list[Entry
     return made
 
 
+@on_both
 def test_a_home_signs_what_it_writes(home: Home) -> None:
     entries = open_ledger(home).entries()
     assert len(entries) == 3 and all("signed" in entry.body for entry in entries)
@@ -84,9 +86,7 @@ def test_an_entry_of_other_means_is_found(home: Home, place: str) -> None:
     assert "entry 4: is not signed" in verify_records(home, None)[1][0]
 
 
-def test_entries_before_signatures_are_not_asked_for_any(
-    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entries_before_signatures_are_not_asked_for_any(tmp_path, place, monkeypatch) -> None:
     """A ledger of a version before 0.3."""
     ledger = Ledger.open(place)
     ledger.grant("adult", "row", 3, "1e-4", "year", "officer", "why")
@@ -96,9 +96,7 @@ def test_entries_before_signatures_are_not_asked_for_any(
     assert verify_records(home, None)[1] == []
 
 
-def test_another_home_is_unknown_until_it_is_trusted(
-    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_home_is_unknown_until_it_is_trusted(home, tmp_path, monkeypatch) -> None:
     second = another(tmp_path / "second", monkeypatch)
     key = key_of(second)
     (unknown,) = [each for each in verify_records(home, None)[1] if "cloister keys trust" in each]
@@ -118,9 +116,7 @@ def test_a_forger_cannot_trust_a_key(home: Home, tmp_path: Path, place: str) -> 
     assert any(forger.key.id[:16] in each for each in said)
 
 
-def test_an_export_is_checked_elsewhere_by_the_key_alone(
-    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_is_checked_elsewhere_by_the_key_alone(home, tmp_path, monkeypatch) -> None:
     export, key = tmp_path / "ledger.jsonl", key_of(home)
     export_ledger(home, export)
     elsewhere = Home.current({"CLOISTER_HOME": str(tmp_path / "auditor")})
