@@ -232,18 +232,13 @@ class OnRunningSum(OnDerived):
         return self.query.exact(rows.derived(RunningSum()), source)
 
 
-class Cumulative(PartitionCounts):
-    """Counts of all parts up to each, with the sensitivity of single ones."""
+def changed(kind: type, change: Callable[[np.ndarray], np.ndarray]) -> type:
+    """A broken query of a kind, with the sensitivity of its answers and a change of them."""
 
     def exact(self, rows, source):
-        return np.cumsum(super().exact(rows, source))
+        return change(kind.exact(self, rows, source))
 
-
-class CumulativeBuckets(BucketCounts):
-    """As :class:`Cumulative`."""
-
-    def exact(self, rows, source):
-        return np.cumsum(super().exact(rows, source))
+    return type(f"Changed{kind.__name__}", (kind,), {"exact": exact})
 
 
 class CellCount(RowCount):
@@ -261,39 +256,14 @@ class LetterCounts(TextCounts):
         return np.stack([cells, counts * np.array([len(word) for word in words], dtype=np.int64)])
 
 
-class BothOrders(ConjunctionCounts):
-    """Each pair of columns is counted in both orders."""
-
-    def exact(self, rows, source):
-        return np.tile(super().exact(rows, source), 2)
-
-
-class SquaredScores(CandidateScores):
+def squared(kind: type) -> type:
     """Squares of the differences, as a least-squares fit would score."""
-
-    def exact(self, rows, source):
-        return super().exact(rows, source) ** 2
+    return changed(kind, np.square)
 
 
-class SquaredConditionalScores(ConditionalScores):
-    """As :class:`SquaredScores`."""
-
-    def exact(self, rows, source):
-        return super().exact(rows, source) ** 2
-
-
-class SquaredPairScores(PairScores):
-    """As :class:`SquaredScores`."""
-
-    def exact(self, rows, source):
-        return super().exact(rows, source) ** 2
-
-
-class SquaredDistances(Distances):
-    """As :class:`SquaredScores`."""
-
-    def exact(self, rows, source):
-        return super().exact(rows, source) ** 2
+def in_both_orders(counts: np.ndarray) -> np.ndarray:
+    """Each pair of columns is counted in both orders."""
+    return np.tile(counts, 2)
 
 
 class TrueEntropies(Entropies):
@@ -333,14 +303,14 @@ class OnFirstLines(ViolationMatrix):
 
 
 LAWS: dict[type, Law] = {
-    PartitionCounts: Law(lambda kind: kind(tuple(CELLS[:2])), Cumulative),
+    PartitionCounts: Law(lambda kind: kind(tuple(CELLS[:2])), changed(PartitionCounts, np.cumsum)),
     OnDerived: Law(
         lambda kind: kind(PartitionCounts((CELLS[1], declared_cells(FURTHER["c3"]))), Sum()),
         OnRunningSum,
     ),
     ConjunctionCounts: Law(
         lambda kind: kind((*CELLS[:2], HALVES), DummyCoding((3, 2, 2), (False, True, True))),
-        BothOrders,
+        changed(ConjunctionCounts, in_both_orders),
     ),
     CandidateScores: Law(
         lambda kind: kind(
@@ -349,7 +319,7 @@ LAWS: dict[type, Law] = {
                 Candidate((CELLS[2],), np.full(4, 2.3), 0.0),
             )
         ),
-        SquaredScores,
+        squared(CandidateScores),
     ),
     ConditionalScores: Law(
         lambda kind: kind(
@@ -359,7 +329,7 @@ LAWS: dict[type, Law] = {
             ),
             (1, 1),
         ),
-        SquaredConditionalScores,
+        squared(ConditionalScores),
     ),
     PairScores: Law(
         lambda kind: kind(
@@ -368,10 +338,10 @@ LAWS: dict[type, Law] = {
             np.full((3, 3), 1.5),
             np.triu(np.full((3, 3), True), 1),
         ),
-        SquaredPairScores,
+        squared(PairScores),
     ),
     Distances: Law(
-        lambda kind: kind((ExpectedTable(tuple(CELLS[:2]), np.full(6, 2.7)),)), SquaredDistances
+        lambda kind: kind((ExpectedTable(tuple(CELLS[:2]), np.full(6, 2.7)),)), squared(Distances)
     ),
     Entropies: Law(
         lambda kind: kind(((CELLS[0],), (CELLS[0], CELLS[2])), 40, entropy_bound(40)), TrueEntropies
@@ -379,7 +349,7 @@ LAWS: dict[type, Law] = {
     RowCount: Law(lambda kind: kind(), CellCount, raw_columns),
     BucketCounts: Law(
         lambda kind: kind(Line("c", Integer(type="integer", min=0, max=0))),
-        CumulativeBuckets,
+        changed(BucketCounts, np.cumsum),
         raw_columns,
     ),
     TextCounts: Law(

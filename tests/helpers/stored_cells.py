@@ -7,29 +7,24 @@ import gzip
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import cells
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from cells import (
-    BROKEN_BYTES,
-    DECIMALS,
-    FAR_MOMENTS,
-    FLOATS,
-    MOMENTS,
-    NULLABLE,
-    OBJECTS,
-    TEXTS,
-    WHOLES,
-    Cells,
-    spec_of,
-)
+from cells import BROKEN_BYTES, FLOATS, MOMENTS, TEXTS, WHOLES, Cells
 
 from cloister.schema.sources.reading import read_frame
-from cloister.schema.spec import Spec
+from cloister.schema.spec import SourceSpec, Spec
+
+WHOLE_KINDS = [*"int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()]
+
+Read = Callable[[Spec, list[Cells], Path], pd.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -38,7 +33,7 @@ class Source:
 
     name: str
     pool: Cells
-    read: Callable[[Spec, list[Cells], Path], pd.DataFrame]
+    read: Read
 
 
 def csv_cell(cell: Any) -> bytes:
@@ -59,57 +54,34 @@ def read_gzip(spec: Spec, columns: list[Cells], folder: Path) -> pd.DataFrame:
     return read_frame(spec, folder / "rows.csv.gz")
 
 
-def read_parquet(
-    store: Callable[[Cells], pa.Array],
-) -> Callable[[Spec, list[Cells], Path], pd.DataFrame]:
+def read_parquet(store: Callable[[Cells], pa.Array]) -> Read:
     def read(spec: Spec, columns: list[Cells], folder: Path) -> pd.DataFrame:
         table = pa.table(dict(zip(spec.attributes, map(store, columns), strict=True)))
-        pq.write_table(
-            table,
-            folder / "rows.parquet",
-            row_group_size=2,
-            compression="none",
-            use_deprecated_int96_timestamps=False,
-        )
+        pq.write_table(table, folder / "rows.parquet", row_group_size=2, compression="none")
         return read_frame(spec, folder / "rows.parquet")
 
     return read
 
 
 def read_int96(spec: Spec, columns: list[Cells], folder: Path) -> pd.DataFrame:
-    table = pa.table(
-        {
-            name: pa.array(cells, pa.timestamp("us"))
-            for name, cells in zip(spec.attributes, columns, strict=True)
-        }
-    )
-    pq.write_table(
-        table, folder / "rows.parquet", row_group_size=3, use_deprecated_int96_timestamps=True
-    )
-    return read_frame(spec, folder / "rows.parquet")
+    moments = [pa.array(cells, pa.timestamp("us")) for cells in columns]
+    table, path = pa.table(moments, list(spec.attributes)), folder / "rows.parquet"
+    pq.write_table(table, path, row_group_size=3, use_deprecated_int96_timestamps=True)
+    return read_frame(spec, path)
 
 
-def read_sqlite(affinity: str) -> Callable[[Spec, list[Cells], Path], pd.DataFrame]:
+def read_sqlite(affinity: str) -> Read:
     def read(spec: Spec, columns: list[Cells], folder: Path) -> pd.DataFrame:
         (folder / "rows.db").unlink(missing_ok=True)
         with sqlite3.connect(folder / "rows.db") as server:
-            server.execute(
-                f"CREATE TABLE rows ({', '.join(f'{name} {affinity}' for name in spec.attributes)})"
-            )
+            names = ", ".join(f"{name} {affinity}" for name in spec.attributes)
+            server.execute(f"CREATE TABLE rows ({names})")
             for row in zip(*columns, strict=True):
-                holes = ", ".join(
-                    "CAST(? AS TEXT)" if isinstance(cell, Broken) else "?" for cell in row
-                )
-                server.execute(f"INSERT INTO rows VALUES ({holes})", row)
+                holes = ["CAST(? AS TEXT)" if isinstance(cell, Broken) else "?" for cell in row]
+                server.execute(f"INSERT INTO rows VALUES ({', '.join(holes)})", row)
         server.close()
-        there = spec.model_copy(
-            update={
-                "source": spec_of(
-                    "clip", NULLABLE, url=f"sqlite:///{folder}/rows.db", table="rows"
-                ).source
-            }
-        )
-        return read_frame(there)
+        source = SourceSpec(url=f"sqlite:///{folder}/rows.db", table="rows")
+        return read_frame(spec.model_copy(update={"source": source}))
 
     return read
 
@@ -119,17 +91,10 @@ class Broken(bytes):
 
 
 def read_object(spec: Spec, columns: list[Cells], folder: Path) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            name: pd.Series(cells, dtype=object)
-            for name, cells in zip(spec.attributes, columns, strict=True)
-        }
-    )
+    return read_typed(lambda cells: pd.Series(cells, dtype=object))(spec, columns, folder)
 
 
-def read_typed(
-    make: Callable[[Cells], pd.Series],
-) -> Callable[[Spec, list[Cells], Path], pd.DataFrame]:
+def read_typed(make: Callable[[Cells], pd.Series]) -> Read:
     return lambda spec, columns, folder: pd.DataFrame(
         dict(zip(spec.attributes, map(make, columns), strict=True))
     )
@@ -146,8 +111,8 @@ def as_broken_text(kind: pa.DataType, binary: pa.DataType) -> Callable[[Cells], 
     ).view(kind)
 
 
-def moments_as(kind: pa.DataType) -> Callable[[Cells], pa.Array]:
-    return lambda cells: pa.array(cells, pa.int64()).cast(kind)
+def cast_to(kind: pa.DataType, numbers: pa.DataType = pa.int64()) -> Callable[[Cells], pa.Array]:
+    return lambda cells: pa.array(cells, numbers).cast(kind)
 
 
 def whole_pool(kind: pa.DataType) -> Cells:
@@ -157,28 +122,17 @@ def whole_pool(kind: pa.DataType) -> Cells:
 
 def moment_pool(unit: str) -> Cells:
     scale = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
-    moments = [second * scale + part for second in (*MOMENTS, *FAR_MOMENTS) for part in (0, 1)]
+    moments = [
+        second * scale + part for second in (*MOMENTS, *cells.FAR_MOMENTS) for part in (0, 1)
+    ]
     return [None, *(moment for moment in moments if abs(moment) < 2**63)]
 
 
 def parquet_sources() -> Iterator[Source]:
-    wholes = (
-        pa.int8(),
-        pa.int16(),
-        pa.int32(),
-        pa.int64(),
-        pa.uint8(),
-        pa.uint16(),
-        pa.uint32(),
-        pa.uint64(),
-    )
-    for kind in wholes:
+    for kind in map(pa.type_for_alias, WHOLE_KINDS):
         yield Source(f"parquet {kind}", whole_pool(kind), read_parquet(stored_as(kind)))
-    for kind, scalar in (
-        (pa.float16(), np.float16),
-        (pa.float32(), np.float32),
-        (pa.float64(), np.float64),
-    ):
+    for scalar in (np.float16, np.float32, np.float64):
+        kind = pa.from_numpy_dtype(scalar)
         with np.errstate(over="ignore"):
             pool = [None, *(scalar(value) for value in FLOATS)]
         yield Source(f"parquet {kind}", pool, read_parquet(stored_as(kind)))
@@ -193,42 +147,22 @@ def parquet_sources() -> Iterator[Source]:
     raw = [None, *BROKEN_BYTES, *(text.encode() for text in TEXTS)]
     for kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
         yield Source(f"parquet {kind}", raw, read_parquet(stored_as(kind)))
-    yield Source(
-        "parquet fixed_size_binary",
-        [None, b"1   ", b"True", b"\xff\xff\xff\xff"],
-        read_parquet(stored_as(pa.binary(4))),
-    )
+    four = [None, b"1   ", b"True", b"\xff\xff\xff\xff"]
+    yield Source("parquet fixed_size_binary", four, read_parquet(stored_as(pa.binary(4))))
     days = [None, 0, 18_262, -719_162, -719_163, 2_932_896, 2_932_897, 10**8, -(10**8)]
-    yield Source(
-        "parquet date32",
-        days,
-        read_parquet(lambda cells: pa.array(cells, pa.int32()).cast(pa.date32())),
-    )
-    yield Source(
-        "parquet date64",
-        [None, *(day * 86_400_000 for day in days[1:])],
-        read_parquet(lambda cells: pa.array(cells, pa.int64()).cast(pa.date64())),
-    )
-    for unit in ("ms", "us", "ns"):
-        for zone in (None, "UTC", "+14:00", "America/St_Johns"):
-            yield Source(
-                f"parquet timestamp {unit} {zone}",
-                moment_pool(unit),
-                read_parquet(moments_as(pa.timestamp(unit, zone))),
-            )
+    yield Source("parquet date32", days, read_parquet(cast_to(pa.date32(), pa.int32())))
+    thousandths = [None, *(day * 86_400_000 for day in days[1:])]
+    yield Source("parquet date64", thousandths, read_parquet(cast_to(pa.date64())))
+    for unit, zone in product(("ms", "us", "ns"), (None, "UTC", "+14:00", "America/St_Johns")):
+        read = read_parquet(cast_to(pa.timestamp(unit, zone)))
+        yield Source(f"parquet timestamp {unit} {zone}", moment_pool(unit), read)
     yield Source("parquet int96", [None, *(second * 10**6 for second in MOMENTS)], read_int96)
-    for kind, size in (
-        (pa.time32("s"), pa.int32()),
-        (pa.time64("us"), pa.int64()),
-        (pa.time64("ns"), pa.int64()),
-    ):
-        yield Source(
-            f"parquet {kind}",
-            [None, 0, 1, 36_000, 86_399],
-            read_parquet(lambda cells, kind=kind, size=size: pa.array(cells, size).cast(kind)),
-        )
+    clock = [None, 0, 1, 36_000, 86_399]
+    yield Source("parquet time32[s]", clock, read_parquet(cast_to(pa.time32("s"), pa.int32())))
+    for unit in ("us", "ns"):
+        yield Source(f"parquet time64[{unit}]", clock, read_parquet(cast_to(pa.time64(unit))))
     for kind in (pa.decimal128(38, 20), pa.decimal256(60, 30), pa.decimal128(38, 2)):
-        pool = [None, *(d for d in DECIMALS if -d.as_tuple().exponent <= kind.scale)]
+        pool = [None, *(d for d in cells.DECIMALS if -d.as_tuple().exponent <= kind.scale)]
         yield Source(f"parquet {kind}", pool, read_parquet(stored_as(kind)))
     dictionaries = {
         "string": (texts, pa.string()),
@@ -270,26 +204,11 @@ SOURCES = [
     *parquet_sources(),
     *(
         Source(f"sqlite {affinity or 'without a type'}", SQL_CELLS, read_sqlite(affinity))
-        for affinity in (
-            "",
-            "BOOLEAN",
-            "INTEGER",
-            "REAL",
-            "NUMERIC",
-            "TEXT",
-            "BLOB",
-            "DATE",
-            "DATETIME",
-            "TIME",
-        )
+        for affinity in ("", *"BOOLEAN INTEGER REAL NUMERIC TEXT BLOB DATE DATETIME TIME".split())
     ),
-    Source("frame of objects", OBJECTS, read_object),
+    Source("frame of objects", cells.OBJECTS, read_object),
     *(
-        Source(
-            f"frame of {dtype}",
-            pool,
-            read_typed(lambda cells, dtype=dtype: pd.Series(cells, dtype=dtype)),
-        )
+        Source(f"frame of {dtype}", pool, read_typed(partial(pd.Series, dtype=dtype)))
         for dtype, pool in PANDAS.items()
     ),
     Source(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import spec_of
+from specs import listed, spec_of, whole
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 YEARS = (2008, 2010)
@@ -44,27 +44,19 @@ def calls(rows: int = 6_000, seed: int = 1) -> Shape:
             "y": np.where(rng.random(rows) < DECIDED, "yes", "no"),
         }
     )
-    return Shape(frame, _spec(rows))
-
-
-def _spec(rows: int) -> dict:
-    number = {"type": "integer", "provenance": "form"}
-    return spec_of(
-        "calls",
-        rows,
-        {
-            "age": {**number, "min": 18, "max": 95},
-            "sum": {"type": "float", "min": 0, "max": 10_000, "decimals": 1, "provenance": "form"},
-            "pledge": {**number, "min": 0, "max": 20_000},
-            "year": {**number, "min": YEARS[0], "max": YEARS[1]},
-            "month": {"type": "ordinal", "values": list(MONTHS), "provenance": "form"},
-            "day of month": {**number, "min": 1, "max": 31},
-            "pdays": {**number, "min": 1, "max": 400, "special": [-1]},
-            "previous": {**number, "min": 0, "max": 20},
-            "y": {"type": "categorical", "values": ["no", "yes"], "provenance": "form"},
-        },
-        [
-            {"name": "date", "check": "t.year, t.month, t.`day of month` is a date"},
-            {"name": "never", "check": "t.pdays = -1 exactly if t.previous = 0"},
-        ],
-    )
+    attributes = {
+        "age": whole(18, 95),
+        "sum": {"type": "float", "min": 0, "max": 10_000, "decimals": 1, "provenance": "form"},
+        "pledge": whole(0, 20_000),
+        "year": whole(*YEARS),
+        "month": listed(*MONTHS, type="ordinal"),
+        "day of month": whole(1, 31),
+        "pdays": whole(1, 400, special=[-1]),
+        "previous": whole(0, 20),
+        "y": listed("no", "yes"),
+    }
+    rules = [
+        {"name": "date", "check": "t.year, t.month, t.`day of month` is a date"},
+        {"name": "never", "check": "t.pdays = -1 exactly if t.previous = 0"},
+    ]
+    return Shape(frame, spec_of("calls", rows, attributes, rules))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import spec_of
+from specs import listed, spec_of, whole
 
 STATUS = {"delivered": 0.74, "shipped": 0.08, "open": 0.06, "cancelled": 0.07, "returned": 0.05}
 SENT, ARRIVED = ("delivered", "shipped", "returned"), ("delivered", "returned")
@@ -29,32 +29,23 @@ def deliveries(rows: int = 8_000, seed: int = 1) -> Shape:
         }
     )
     days = dict.fromkeys(("ordered", "shipped", "delivered"), "datetime64[s]")
-    return Shape(frame.astype(days), _spec(rows))
-
-
-def _spec(rows: int) -> dict:
     date = {"type": "date", "min": "2022-01-01", "max": "2024-01-31", "provenance": "calendar"}
-    listed = {"type": "categorical", "values": list(STATUS), "provenance": "form"}
-    pieces = {"type": "integer", "min": 1, "max": 20, "provenance": "form"}
+    attributes = {
+        "status": listed(*STATUS),
+        "ordered": date,
+        "shipped": {**date, "nullable": True},
+        "delivered": {**date, "nullable": True},
+        "pieces": whole(1, 20),
+    }
     sent = "t.shipped is missing exactly if t.status = 'open' or t.status = 'cancelled'"
     arrived = (
         "t.delivered is not missing exactly if t.status = 'delivered' or t.status = 'returned'"
     )
-    return spec_of(
-        "deliveries",
-        rows,
-        {
-            "status": listed,
-            "ordered": date,
-            "shipped": {**date, "nullable": True},
-            "delivered": {**date, "nullable": True},
-            "pieces": pieces,
-        },
-        [
-            {"name": "sending", "deny": "t.ordered > t.shipped"},
-            {"name": "arriving", "deny": "t.shipped >= t.delivered"},
-            {"name": "whole", "deny": "t.ordered > t.delivered"},
-            {"name": "sent", "check": sent},
-            {"name": "arrived", "check": arrived},
-        ],
-    )
+    rules = [
+        {"name": "sending", "deny": "t.ordered > t.shipped"},
+        {"name": "arriving", "deny": "t.shipped >= t.delivered"},
+        {"name": "whole", "deny": "t.ordered > t.delivered"},
+        {"name": "sent", "check": sent},
+        {"name": "arrived", "check": arrived},
+    ]
+    return Shape(frame.astype(days), spec_of("deliveries", rows, attributes, rules))

@@ -7,7 +7,7 @@ from string import ascii_uppercase
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import spec_of
+from specs import listed, spec_of, whole
 
 CHAPTERS, CODES = 18, 1_350
 
@@ -40,11 +40,14 @@ def diagnoses(rows: int = 5_000, seed: int = 1, skew: float = 0.8, used: float =
     frame = pd.DataFrame({"code": [codes[index] for index in code]})
     risk = rng.normal(0, 1, CHAPTERS)[chapter] + 0.7 * rng.normal(0, 1, CODES)[code]
     for name, values in _LISTED.items():
-        frame[name] = _listed(rng, values, chapter, risk)
+        frame[name] = _answers(rng, values, chapter, risk)
     for name, most in _NUMBERS.items():
         scores = rng.normal(0, 0.8, CHAPTERS)[chapter] + 0.5 * risk + rng.normal(0, 1, rows)
         frame[name] = np.clip(np.rint(most / 8 * np.exp(0.5 * scores)), 0, most).astype(int)
-    return Shape(frame, _spec(rows, codes))
+    declared = {name: listed(*values) for name, values in _LISTED.items()}
+    numbers = {name: whole(0, most) for name, most in _NUMBERS.items()}
+    attributes = {"code": listed(*codes, hierarchy=[1]), **declared, **numbers}
+    return Shape(frame, spec_of("diagnoses", rows, attributes))
 
 
 def _sizes(rng: np.random.Generator) -> np.ndarray:
@@ -58,22 +61,9 @@ def _drawn(rng: np.random.Generator, ranks: np.ndarray, skew: float, used: float
     return int(np.searchsorted(np.cumsum(weights) / weights.sum(), rng.random()))
 
 
-def _listed(
+def _answers(
     rng: np.random.Generator, values: tuple[str, ...], chapter: np.ndarray, risk: np.ndarray
 ) -> list[str]:
     logits = rng.normal(0, 1.2, (CHAPTERS, len(values)))[chapter]
     logits += 0.5 * np.outer(risk, rng.normal(0, 1, len(values)))
     return [values[index] for index in (logits + rng.gumbel(size=logits.shape)).argmax(1)]
-
-
-def _spec(rows: int, codes: list[str]) -> dict:
-    listed = {
-        name: {"type": "categorical", "values": list(values), "provenance": "form"}
-        for name, values in _LISTED.items()
-    }
-    numbers = {
-        name: {"type": "integer", "min": 0, "max": most, "provenance": "form"}
-        for name, most in _NUMBERS.items()
-    }
-    code = {"type": "categorical", "values": codes, "provenance": "list", "hierarchy": [1]}
-    return spec_of("diagnoses", rows, {"code": code, **listed, **numbers})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import spec_of
+from specs import listed, spec_of, whole
 
 DRUGS = 24
 """Drugs that hardly anybody is given, each a column."""
@@ -52,31 +52,22 @@ def _rare(rng: np.random.Generator) -> np.ndarray:
 
 
 def _spec(rows: int, most: int, persons: int | None) -> dict:
-    listed = {"type": "categorical", "provenance": "form"}
-    whole = {"type": "integer", "provenance": "form"}
-    bounds = {
-        "days": (1, 14),
-        "drugs": (1, 99),
-        "tests": (1, 150),
-        "diagnoses": (1, 16),
-        "emergencies": (0, 80),
-        "visits": (0, 50),
-    }
-    decades = [f"[{decade}-{decade + 10})" for decade in range(0, 100, 10)]
+    doses = listed("no", "steady", "up", "down")
     attributes = {
         "patient": {"type": "text", "pattern": "P{00000..99999}"},
-        "age": {**listed, "values": decades, "per": "person"},
-        "sex": {**listed, "values": ["F", "M"], "per": "person"},
-        **{name: {**whole, "min": low, "max": high} for name, (low, high) in bounds.items()},
-        "admission": {**listed, "values": list("ABCDEF")},
+        "age": listed(*(f"[{tens}-{tens + 10})" for tens in range(0, 100, 10)), per="person"),
+        "sex": listed("F", "M", per="person"),
+        "days": whole(1, 14),
+        "drugs": whole(1, 99),
+        "tests": whole(1, 150),
+        "diagnoses": whole(1, 16),
+        "emergencies": whole(0, 80),
+        "visits": whole(0, 50),
+        "admission": listed(*"ABCDEF"),
         "back": {"type": "boolean", "true": "yes", "false": "no"},
-        **{
-            f"drug {number:02d}": {**listed, "values": ["no", "steady", "up", "down"]}
-            for number in range(1, DRUGS + 1)
-        },
-        **{f"code {n:02d}": {**listed, "values": list("KLMNOP")} for n in range(1, CODES + 1)},
+        **{f"drug {number:02d}": doses for number in range(1, DRUGS + 1)},
+        **{f"code {number:02d}": listed(*"KLMNOP") for number in range(1, CODES + 1)},
     }
-    unit = {"key": "patient", "max_rows": most} | (
-        {"persons": {"public": persons}} if persons else {}
-    )
+    declared = {"persons": {"public": persons}} if persons else {}
+    unit = {"key": "patient", "max_rows": most, **declared}
     return spec_of("encounters", rows, attributes, unit=unit)

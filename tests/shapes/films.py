@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from ratings import WORK
 from shape import DatabaseShape
-from specs import spec_of_tables
+from specs import listed, spec_of_tables, whole
 
 STARS = (0.056, 0.11, 0.27, 0.34, 0.224)
 """Shares of one star to five."""
@@ -63,13 +63,10 @@ def _links(
         np.argsort(-(popular + rng.gumbel(size=items)))[:count]
         for count in np.minimum(counts, items)
     ]
-    return np.repeat(np.arange(users), [len(films_of) for films_of in chosen]), np.concatenate(
-        chosen
-    )
+    return np.repeat(np.arange(users), list(map(len, chosen))), np.concatenate(chosen)
 
 
 def _spec(users: int, items: int, rows: int) -> dict:
-    listed = {"type": "categorical", "provenance": "form"}
     keys = {name: {"type": "text", "pattern": f"{name}{{0001..9999}}"} for name in "UF"}
     moments = {"min": "1997-09-20T00:00:00", "max": "1998-12-31T00:00:00", "bins": 60}
     return spec_of_tables(
@@ -81,9 +78,9 @@ def _spec(users: int, items: int, rows: int) -> dict:
                 "key": "id",
                 "attributes": {
                     "id": keys["U"],
-                    "age": {"type": "integer", "min": 0, "max": 99, "provenance": "years"},
-                    "gender": {**listed, "values": ["F", "M"]},
-                    "occupation": {**listed, "values": list(WORK)},
+                    "age": whole(0, 99),
+                    "gender": listed("F", "M"),
+                    "occupation": listed(*WORK),
                 },
             },
             "films": {
@@ -91,21 +88,20 @@ def _spec(users: int, items: int, rows: int) -> dict:
                 "key": "id",
                 "attributes": {
                     "id": keys["F"],
-                    "year": {"type": "integer", "min": _FIRST, "max": _LAST, "provenance": "years"},
-                    "genre": {**listed, "values": list(_GENRES)},
+                    "year": whole(_FIRST, _LAST),
+                    "genre": listed(*_GENRES),
                 },
             },
             "ratings": {
                 "rows": rows,
                 "references": {
-                    "user": {"table": "users", "max_rows": _MOST["user"]},
-                    "film": {"table": "films", "max_rows": _MOST["film"]},
+                    name: {"table": f"{name}s", "max_rows": most} for name, most in _MOST.items()
                 },
                 "constraints": [{"key": ["user", "film"]}],
                 "attributes": {
                     "user": keys["U"],
                     "film": keys["F"],
-                    "stars": {"type": "integer", "min": 1, "max": 5, "provenance": "stars"},
+                    "stars": whole(1, 5),
                     "moment": {"type": "datetime", **moments, "provenance": "months of the study"},
                 },
             },

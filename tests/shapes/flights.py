@@ -5,14 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import dependencies, spec_of
+from specs import dependencies, spec_of, whole
 
 ROWS, ORIGINS, DESTINATIONS, CARRIERS, TAILS, FLIGHTS = 336_776, 3, 105, 16, 4_000, 3_800
 CANCELLED = 0.025
-DEPENDENCIES = (
-    "scheduled departure -> hour, minute",
-    "origin, dest -> distance",
-)
+DEPENDENCIES = ("scheduled departure -> hour, minute", "origin, dest -> distance")
 
 
 def flights(rows: int = ROWS, seed: int = 1) -> Shape:
@@ -36,25 +33,48 @@ def flights(rows: int = ROWS, seed: int = 1) -> Shape:
             "year": 2013,
             "month": pd.DatetimeIndex(day).month,
             "day": pd.DatetimeIndex(day).day,
-            "departure": _unless(gone, _clock(leaves + late)),
+            "departure": np.where(gone, np.nan, _clock(leaves + late)),
             "scheduled departure": _clock(leaves),
-            "departure delay": _unless(gone, late),
-            "arrival": _unless(gone, _clock(planned + arrival)),
+            "departure delay": np.where(gone, np.nan, late),
+            "arrival": np.where(gone, np.nan, _clock(planned + arrival)),
             "scheduled arrival": _clock(planned),
-            "arrival delay": _unless(gone, arrival),
+            "arrival delay": np.where(gone, np.nan, arrival),
             "carrier": [f"C{code:02d}" for code in carrier[flight]],
             "flight": number,
             "tail number": [f"N{code:04d}" for code in tail],
             "origin": [f"O{code:02d}" for code in origin[flight]],
             "dest": [f"D{code:03d}" for code in dest[flight]],
-            "air time": _unless(gone, air),
+            "air time": np.where(gone, np.nan, air),
             "distance": distance,
             "hour": leaves // 60,
             "minute": leaves % 60,
             "time hour": day.astype("datetime64[s]") + (leaves // 60).astype("timedelta64[h]"),
         }
     )
-    return Shape(frame, _spec(rows))
+    moments = {"type": "datetime", "min": "2013-01-01T00:00:00", "max": "2013-12-31T23:00:00"}
+    attributes = {
+        "year": whole(2013, 2013),
+        "month": whole(1, 12),
+        "day": whole(1, 31),
+        "departure": whole(0, 2359, nullable=True),
+        "scheduled departure": whole(0, 2359),
+        "departure delay": whole(-60, 1500, nullable=True),
+        "arrival": whole(0, 2359, nullable=True),
+        "scheduled arrival": whole(0, 2359),
+        "arrival delay": whole(-100, 1500, nullable=True),
+        "carrier": _listed("C{00..15}"),
+        "flight": whole(1, 8500),
+        "tail number": _listed("N{0000..3999}"),
+        "origin": _listed("O{00..02}"),
+        "dest": _listed("D{000..104}"),
+        "air time": whole(0, 800, nullable=True),
+        "distance": whole(1, 5000),
+        "hour": whole(0, 23),
+        "minute": whole(0, 59),
+        "time hour": {**moments, "step": 3600, "bins": 365, "provenance": "calendar"},
+    }
+    rules = dependencies(DEPENDENCIES)
+    return Shape(frame, spec_of("flights", rows, attributes, rules, delta="1e-7"))
 
 
 def _uneven(size: int, rng: np.random.Generator) -> np.ndarray:
@@ -92,44 +112,5 @@ def _clock(minutes: np.ndarray) -> np.ndarray:
     return within // 60 * 100 + within % 60
 
 
-def _unless(gone: np.ndarray, values: np.ndarray) -> np.ndarray:
-    return np.where(gone, np.nan, values)
-
-
-def _number(least: int, most: int, **more: object) -> dict:
-    return {"type": "integer", "min": least, "max": most, "provenance": "manual", **more}
-
-
 def _listed(pattern: str) -> dict:
     return {"type": "categorical", "values": {"pattern": pattern}, "provenance": "register"}
-
-
-def _spec(rows: int) -> dict:
-    moments = {"type": "datetime", "min": "2013-01-01T00:00:00", "max": "2013-12-31T23:00:00"}
-    return spec_of(
-        "flights",
-        rows,
-        {
-            "year": _number(2013, 2013),
-            "month": _number(1, 12),
-            "day": _number(1, 31),
-            "departure": _number(0, 2359, nullable=True),
-            "scheduled departure": _number(0, 2359),
-            "departure delay": _number(-60, 1500, nullable=True),
-            "arrival": _number(0, 2359, nullable=True),
-            "scheduled arrival": _number(0, 2359),
-            "arrival delay": _number(-100, 1500, nullable=True),
-            "carrier": _listed("C{00..15}"),
-            "flight": _number(1, 8500),
-            "tail number": _listed("N{0000..3999}"),
-            "origin": _listed("O{00..02}"),
-            "dest": _listed("D{000..104}"),
-            "air time": _number(0, 800, nullable=True),
-            "distance": _number(1, 5000),
-            "hour": _number(0, 23),
-            "minute": _number(0, 59),
-            "time hour": {**moments, "step": 3600, "bins": 365, "provenance": "calendar"},
-        },
-        dependencies(DEPENDENCIES),
-        delta="1e-7",
-    )

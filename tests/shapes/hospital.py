@@ -5,25 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import dependencies, spec_of
+from specs import dependencies, listed, spec_of, whole
 
 HOSPITALS, MEASURES, STATES = 70, 28, 6
 DEPENDENCIES = (
-    "zip -> city",
-    "zip -> state",
-    "city -> county",
-    "phone -> zip",
-    "phone -> city",
-    "phone -> state",
-    "provider -> hospital",
-    "provider -> phone",
-    "provider -> owner",
-    "provider -> zip",
-    "hospital -> address",
-    "measure code -> measure name",
-    "measure code -> condition",
-    "provider -> emergency service",
-    "state, measure code -> state average",
+    *("zip -> city", "zip -> state", "city -> county"),
+    *("phone -> zip", "phone -> city", "phone -> state"),
+    *("provider -> hospital", "provider -> phone", "provider -> owner", "provider -> zip"),
+    *("hospital -> address", "measure code -> measure name", "measure code -> condition"),
+    *("provider -> emergency service", "state, measure code -> state average"),
 )
 
 
@@ -62,7 +52,28 @@ def hospital(rows: int = 1000, seed: int = 1) -> Shape:
             "quarter": _names("Q", rng.integers(1, 5, rows)),
         }
     )
-    return Shape(frame, _spec(rows))
+    attributes = {
+        "row": {"type": "text", "pattern": "R{000001..999999}"},
+        "provider": _named("1000", HOSPITALS),
+        "hospital": _named("Hospital ", HOSPITALS),
+        "address": _named("Street ", HOSPITALS),
+        "city": _named("City ", 40),
+        "state": _named("S", STATES),
+        "zip": _named("350", 55),
+        "county": _named("County ", 20),
+        "phone": _named("205555", HOSPITALS),
+        "kind": listed("acute", "critical"),
+        "owner": _named("owner ", 4),
+        "emergency service": {"type": "boolean", "true": "yes", "false": "no"},
+        "condition": _named("condition ", 5),
+        "measure code": _named("M-", MEASURES),
+        "measure name": _named("measure ", MEASURES),
+        "score": whole(0, 100, nullable=True),
+        "sample": whole(0, 999),
+        "state average": _named("avg ", STATES * MEASURES),
+        "quarter": _named("Q", 5),
+    }
+    return Shape(frame, spec_of("hospital", rows, attributes, dependencies(DEPENDENCIES)))
 
 
 def _uneven(size: int, rng: np.random.Generator) -> np.ndarray:
@@ -74,40 +85,5 @@ def _names(prefix: str, numbers: np.ndarray) -> list[str]:
     return [f"{prefix}{number:02d}" for number in numbers]
 
 
-def _listed(prefix: str, size: int) -> dict:
-    return {"type": "categorical", "values": _names(prefix, np.arange(size)), "provenance": "list"}
-
-
-def _spec(rows: int) -> dict:
-    return spec_of(
-        "hospital",
-        rows,
-        {
-            "row": {"type": "text", "pattern": "R{000001..999999}"},
-            "provider": _listed("1000", HOSPITALS),
-            "hospital": _listed("Hospital ", HOSPITALS),
-            "address": _listed("Street ", HOSPITALS),
-            "city": _listed("City ", 40),
-            "state": _listed("S", STATES),
-            "zip": _listed("350", 55),
-            "county": _listed("County ", 20),
-            "phone": _listed("205555", HOSPITALS),
-            "kind": {"type": "categorical", "values": ["acute", "critical"], "provenance": "list"},
-            "owner": _listed("owner ", 4),
-            "emergency service": {"type": "boolean", "true": "yes", "false": "no"},
-            "condition": _listed("condition ", 5),
-            "measure code": _listed("M-", MEASURES),
-            "measure name": _listed("measure ", MEASURES),
-            "score": {
-                "type": "integer",
-                "min": 0,
-                "max": 100,
-                "nullable": True,
-                "provenance": "percent",
-            },
-            "sample": {"type": "integer", "min": 0, "max": 999, "provenance": "form"},
-            "state average": _listed("avg ", STATES * MEASURES),
-            "quarter": _listed("Q", 5),
-        },
-        dependencies(DEPENDENCIES),
-    )
+def _named(prefix: str, size: int) -> dict:
+    return listed(*_names(prefix, np.arange(size)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import spec_of
+from specs import listed, spec_of, whole
 
 REGIONS = ("north", "east", "south", "west", "islands")
 _SHARES = (0.34, 0.27, 0.22, 0.13, 0.04)
@@ -34,21 +34,13 @@ def interviews(rows: int = 1_500, seed: int = 1) -> Shape:
             "smokes": smokes,
         }
     )
-    return Shape(frame, _spec(rows))
-
-
-def _spec(rows: int) -> dict[str, object]:
-    form = {"provenance": "the form"}
-    return spec_of(
-        "interviews",
-        rows,
-        {
-            "sex": {"type": "categorical", "values": ["F", "M"], **form},
-            "home region": {"type": "categorical", "values": list(REGIONS), **form},
-            "age": {"type": "integer", "min": 18, "max": 90, **form},
-            "hours": {"type": "integer", "min": 0, "max": 60, **form},
-            "income": {"type": "float", "min": 0, "max": 400, "decimals": 1, **form},
-            "smokes": {"type": "categorical", "values": ["yes", "no"], **form},
-        },
-        method="mixture",
-    )
+    amount = {"type": "float", "min": 0, "max": 400, "decimals": 1, "provenance": "the form"}
+    attributes = {
+        "sex": listed("F", "M"),
+        "home region": listed(*REGIONS),
+        "age": whole(18, 90),
+        "hours": whole(0, 60),
+        "income": amount,
+        "smokes": listed("yes", "no"),
+    }
+    return Shape(frame, spec_of("interviews", rows, attributes, method="mixture"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import spec_of
+from specs import listed, spec_of, whole
 
 STATUS = {"active": 0.62, "left": 0.27, "retired": 0.11}
 
@@ -33,32 +33,21 @@ def leavers(rows: int = 6_000, seed: int = 1) -> Shape:
             ),
         }
     )
-    return Shape(frame.astype({"gone": "datetime64[s]"}), _spec(rows))
-
-
-def _listed(*values: str, **keys: object) -> dict:
-    return {"type": "categorical", "values": list(values), "provenance": "form", **keys}
-
-
-def _spec(rows: int) -> dict:
-    number = {"type": "integer", "min": 0, "provenance": "form"}
     date = {"type": "date", "min": "2015-01-01", "max": "2024-12-31", "provenance": "calendar"}
-    return spec_of(
-        "leavers",
-        rows,
-        {
-            "status": _listed(*STATUS),
-            "joined": date,
-            "gone": {**date, "nullable": True},
-            "reason": _listed("own", "pay", "move", nullable=True),
-            "pay": {**number, "max": 20_000},
-            "car": _listed("yes", "no", nullable=True),
-            "place": {**number, "max": 400, "nullable": True},
-        },
-        [
-            {"name": "gone", "check": "t.gone is missing exactly if t.status = 'active'"},
-            {"name": "order", "deny": "t.joined > t.gone"},
-            {"name": "reason", "check": "t.reason is not missing exactly if t.status = 'left'"},
-            {"name": "place", "check": "t.place is not missing exactly if t.car = 'yes'"},
-        ],
-    )
+    attributes = {
+        "status": listed(*STATUS),
+        "joined": date,
+        "gone": {**date, "nullable": True},
+        "reason": listed("own", "pay", "move", nullable=True),
+        "pay": whole(0, 20_000),
+        "car": listed("yes", "no", nullable=True),
+        "place": whole(0, 400, nullable=True),
+    }
+    rules = [
+        {"name": "gone", "check": "t.gone is missing exactly if t.status = 'active'"},
+        {"name": "order", "deny": "t.joined > t.gone"},
+        {"name": "reason", "check": "t.reason is not missing exactly if t.status = 'left'"},
+        {"name": "place", "check": "t.place is not missing exactly if t.car = 'yes'"},
+    ]
+    spec = spec_of("leavers", rows, attributes, rules)
+    return Shape(frame.astype({"gone": "datetime64[s]"}), spec)

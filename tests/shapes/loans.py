@@ -5,24 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import spec_of
+from specs import listed, spec_of, whole
 
 DEFAULTED = 0.2
 """Share of loans that were not paid back."""
 
 JOBS = ("other", "office", "professional", "manager", "self-employed", "sales")
 BOUNDS = {
-    "amount": 200_000,
-    "mortgage due": 1_000_000,
-    "property value": 2_000_000,
-    "years on job": 70,
-    "derogatory reports": 50,
-    "delinquent lines": 50,
-    "age of oldest line": 1_500,
-    "inquiries": 50,
-    "credit lines": 200,
-    "debt to income": 500,
-}
+    "amount": 200_000, "mortgage due": 1_000_000, "property value": 2_000_000,
+    "years on job": 70, "derogatory reports": 50, "delinquent lines": 50,
+    "age of oldest line": 1_500, "inquiries": 50, "credit lines": 200, "debt to income": 500,
+}  # fmt: skip
 """Public maxima as a careful person declares them: far above all but a few values."""
 
 _MISSING = {
@@ -106,19 +99,17 @@ def _jobs(rng: np.random.Generator, bad: np.ndarray, wealth: np.ndarray) -> np.n
 
 
 def _spec(rows: int) -> dict:
-    kinds = {"age of oldest line": 1, "debt to income": 1}
+    kinds = {"age of oldest line", "debt to income"}
     numbers = {
-        name: ({"type": "float", "decimals": kinds[name]} if name in kinds else {"type": "integer"})
-        | {"min": 0, "max": most, "nullable": name != "amount", "provenance": "form"}
+        name: whole(0, most, nullable=name != "amount")
+        | ({"type": "float", "decimals": 1} if name in kinds else {})
         for name, most in BOUNDS.items()
     }
-    listed = {
-        "reason": {"type": "categorical", "values": ["debts", "home"], "nullable": True},
-        "job": {"type": "categorical", "values": list(JOBS), "nullable": True},
-    }
+    answers = {"reason": ("debts", "home"), "job": JOBS}
+    words = {name: listed(*values, nullable=True) for name, values in answers.items()}
     order = list(BOUNDS)
-    names = ["default", *order[:3], *listed, *order[3:]]
-    declared = {"default": {"type": "boolean", "true": "1", "false": "0"}} | numbers | listed
+    names = ["default", *order[:3], *words, *order[3:]]
+    declared = {"default": {"type": "boolean", "true": "1", "false": "0"}} | numbers | words
     return spec_of("loans", rows, {name: declared[name] for name in names}) | {
         "evaluation": {"targets": {"default": ["1"]}}
     }

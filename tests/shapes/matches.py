@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import spec_of
+from specs import listed, spec_of, whole
 
 TEAMS = 24
 
@@ -27,22 +27,14 @@ def matches(rows: int = 6_000, seed: int = 1) -> Shape:
             "lookers-on": (ground[home] * rng.beta(6, 2, rows)).astype(int).clip(0, 60_000),
         }
     )
-    return Shape(frame, _spec(rows))
-
-
-def _spec(rows: int) -> dict:
-    number = {"type": "integer", "min": 0, "provenance": "rules"}
-    team = {"type": "categorical", "values": {"pattern": "T{00..23}"}, "provenance": "league"}
-    return spec_of(
-        "matches",
-        rows,
-        {
-            "home": team,
-            "away": team,
-            "season": {**number, "min": 2008, "max": 2023},
-            "home goals": {**number, "max": 9},
-            "away goals": {**number, "max": 9},
-            "lookers-on": {**number, "max": 60_000, "bins": 50},
-        },
-        [{"name": "itself", "deny": "t.home = t.away"}],
-    )
+    teams = listed() | {"values": {"pattern": "T{00..23}"}}
+    attributes = {
+        "home": teams,
+        "away": teams,
+        "season": whole(2008, 2023),
+        "home goals": whole(0, 9),
+        "away goals": whole(0, 9),
+        "lookers-on": whole(0, 60_000, bins=50),
+    }
+    rule = {"name": "itself", "deny": "t.home = t.away"}
+    return Shape(frame, spec_of("matches", rows, attributes, [rule]))

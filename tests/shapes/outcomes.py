@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import spec_of
+from specs import listed, spec_of, whole
 
 REGIONS = ("north", "east", "south", "west", "centre")
 CHANNELS = ("branch", "phone", "web", "agent")
@@ -37,11 +37,18 @@ def screenings(rows: int = 8_000, seed: int = 1) -> Shape:
         }
     )
     numbers = {
-        "age": _whole(40, 89),
-        "pressure": _whole(80, 220),
-        "marker": {"type": "float", "decimals": 1, "min": 0, "max": 45, "nullable": True},
-        "visits": _whole(0, 30),
-        "weight": _whole(35, 180),
+        "age": whole(40, 89),
+        "pressure": whole(80, 220),
+        "marker": {
+            "type": "float",
+            "decimals": 1,
+            "min": 0,
+            "max": 45,
+            "nullable": True,
+            "provenance": "form",
+        },
+        "visits": whole(0, 30),
+        "weight": whole(35, 180),
     }
     return _declared("screenings", frame, numbers, {"referred": ["yes"]})
 
@@ -68,11 +75,11 @@ def failures(rows: int = 10_000, seed: int = 1) -> Shape:
         }
     )
     numbers = {
-        "load": _whole(0, 100),
-        "heat": _whole(0, 120),
-        "hours": _whole(0, 20_000),
-        "crew": _whole(1, 8),
-        "alarms": _whole(0, 20),
+        "load": whole(0, 100),
+        "heat": whole(0, 120),
+        "hours": whole(0, 20_000),
+        "crew": whole(1, 8),
+        "alarms": whole(0, 20),
     }
     return _declared("failures", frame, numbers, {"failed": ["1"]})
 
@@ -105,12 +112,12 @@ def campaign(rows: int = 20_000, seed: int = 1) -> Shape:
         }
     )
     numbers = {
-        "age": _whole(18, 95),
-        "balance": _whole(-8_000, 80_000),
-        "month": _whole(1, 12),
-        "day": _whole(1, 31),
-        "seconds": _whole(0, 5_000),
-        "calls": _whole(1, 60),
+        "age": whole(18, 95),
+        "balance": whole(-8_000, 80_000),
+        "month": whole(1, 12),
+        "day": whole(1, 31),
+        "seconds": whole(0, 5_000),
+        "calls": whole(1, 60),
     }
     return _declared("campaign", frame, numbers, {"sold": ["yes"]})
 
@@ -129,7 +136,7 @@ def applicants(rows: int = 12_000, items: int = 20, seed: int = 1) -> Shape:
             frame[name] = np.where(level > 1 / 2, "right", "wrong")
         else:
             frame[name] = np.floor(level * (5 if number % 3 == 1 else 100)).astype(int)
-            numbers[name] = _whole(0, 4 if number % 3 == 1 else 99)
+            numbers[name] = whole(0, 4 if number % 3 == 1 else 99)
     return _declared("applicants", frame, numbers, {"admitted": ["yes"]})
 
 
@@ -137,24 +144,12 @@ def _rise(numbers: np.ndarray) -> np.ndarray:
     return np.asarray(1 / (1 + np.exp(-numbers)))
 
 
-def _whole(least: int, most: int) -> dict[str, Any]:
-    return {"type": "integer", "min": least, "max": most}
-
-
 def _declared(
     name: str, frame: pd.DataFrame, numbers: Mapping[str, Any], targets: Mapping[str, Any]
 ) -> Shape:
     """The shape, with every other column as a list of its values."""
     attributes = {
-        column: {
-            **(
-                numbers.get(column)
-                or {"type": "categorical", "values": sorted(frame[column].unique())}
-            ),
-            "provenance": "form",
-        }
-        for column in frame
+        column: numbers.get(column) or listed(*sorted(frame[column].unique())) for column in frame
     }
-    return Shape(
-        frame, spec_of(name, len(frame), attributes) | {"evaluation": {"targets": dict(targets)}}
-    )
+    spec = spec_of(name, len(frame), attributes)
+    return Shape(frame, spec | {"evaluation": {"targets": dict(targets)}})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import spec_of
+from specs import listed, spec_of, whole
 
 GROUP = 5
 """Columns of a group; each follows the cause of its group."""
@@ -30,11 +30,11 @@ def panel(rows: int = 2_000, columns: int = 50, seed: int = 1) -> Shape:
         name = f"q{number:02d}"
         if number % GROUP == GROUP - 1:
             frame[name] = np.rint(50 + 15 * answer).clip(0, 100).astype(int)
-            attributes[name] = {"type": "integer", "min": 0, "max": 100, "provenance": "form"}
+            attributes[name] = whole(0, 100)
             continue
         levels = LEVELS[number % len(LEVELS)]
         cuts = np.quantile(answer, np.sort(rng.random(levels - 1)))
         words = [f"a{level}" for level in range(levels)]
         frame[name] = np.array(words)[np.searchsorted(cuts, answer)]
-        attributes[name] = {"type": "ordinal", "values": words, "provenance": "form"}
+        attributes[name] = listed(*words, type="ordinal")
     return Shape(pd.DataFrame(frame), spec_of("panel", rows, attributes))

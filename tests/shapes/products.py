@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
+from specs import listed, spec_of, whole
 
 PRODUCTS = 300
 
@@ -23,32 +24,11 @@ def products(rows: int = 20_000, seed: int = 0) -> Shape:
             "pieces": rng.poisson(1, rows).clip(0, 8) + 1,
         }
     )
-    return Shape(frame, _spec(rows))
-
-
-def _spec(rows: int) -> dict:
-    return {
-        "name": "products",
-        "source": {"path": "products.csv"},
-        "privacy": {
-            "unit": "row",
-            "relation": "add_remove",
-            "rows": {"public": rows},
-            "budget": {"epsilon": 100, "delta": 1e-4, "per": "year"},
-        },
-        "attributes": {
-            "product": {
-                "type": "categorical",
-                "values": [f"P{number:03d}" for number in range(PRODUCTS)],
-                "provenance": "catalogue",
-            },
-            "price": {"type": "float", "min": 0, "max": 1_000, "decimals": 2, "provenance": "list"},
-            "weight": {"type": "integer", "min": 1, "max": 1_000, "provenance": "list"},
-            "pieces": {"type": "integer", "min": 1, "max": 9, "provenance": "form"},
-        },
-        "constraints": [
-            {"name": "price", "fd": "product -> price"},
-            {"name": "weight", "fd": "product -> weight"},
-        ],
-        "release": {"method": "auto", "epsilon": 1, "delta": 1e-6},
+    attributes = {
+        "product": listed(*(f"P{number:03d}" for number in range(PRODUCTS))),
+        "price": {"type": "float", "min": 0, "max": 1_000, "decimals": 2, "provenance": "list"},
+        "weight": whole(1, 1_000),
+        "pieces": whole(1, 9),
     }
+    rules = [{"name": name, "fd": f"product -> {name}"} for name in ("price", "weight")]
+    return Shape(frame, spec_of("products", rows, attributes, rules))

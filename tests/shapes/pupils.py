@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 from shape import DatabaseShape, Shape
-from specs import spec_of, spec_of_tables
+from specs import listed, spec_of, spec_of_tables, whole
 
 _OF_PUPIL = 0.7
 """Part of the variance of a mark that is its pupil's."""
@@ -77,36 +77,16 @@ def _names(numbers: np.ndarray) -> list[str]:
 
 def _spec(number: int, rows: int) -> dict:
     key = {"type": "text", "pattern": "P{00000..99999}"}
-    listed = {"type": "categorical", "provenance": "form"}
-    whole = {"type": "integer", "provenance": "form"}
+    score = {"type": "float", "min": 0, "max": 100, "decimals": 1, "provenance": "form"}
+    born, mark, subject = whole(2000, 2007), whole(1, 6), listed(*"ABCD")
+    persons = {"id": key, "sex": listed("f", "m"), "born": born}
+    marks = {"pupil": key, "mark": mark, "subject": subject, "score": score}
+    references = {"pupil": {"table": "pupils", "max_rows": _MOST}}
     return spec_of_tables(
         "school",
         "pupils",
         {
-            "pupils": {
-                "rows": number,
-                "key": "id",
-                "attributes": {
-                    "id": key,
-                    "sex": {**listed, "values": ["f", "m"]},
-                    "born": {**whole, "min": 2000, "max": 2007},
-                },
-            },
-            "marks": {
-                "rows": rows,
-                "references": {"pupil": {"table": "pupils", "max_rows": _MOST}},
-                "attributes": {
-                    "pupil": key,
-                    "mark": {**whole, "min": 1, "max": 6},
-                    "subject": {**listed, "values": list("ABCD")},
-                    "score": {
-                        "type": "float",
-                        "min": 0,
-                        "max": 100,
-                        "decimals": 1,
-                        "provenance": "form",
-                    },
-                },
-            },
+            "pupils": {"rows": number, "key": "id", "attributes": persons},
+            "marks": {"rows": rows, "references": references, "attributes": marks},
         },
     )

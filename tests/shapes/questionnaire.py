@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import spec_of
+from specs import listed, spec_of, whole
 
 GROUP = 6
 """Questions that one trait decides."""
@@ -31,17 +31,14 @@ def questionnaire(rows: int = 5_000, questions: int = 60, seed: int = 1) -> Shap
             np.round(-50 * np.log1p(-level), 1),
         )
         answers[name] = values[kind]
-        attributes[name] = _DECLARED[kind] | {"provenance": "the form"}
-    return Shape(pd.DataFrame(answers), _spec(rows, attributes))
+        attributes[name] = _DECLARED[kind]
+    spec = spec_of("questionnaire", rows, attributes, method="mixture", delta="1e-7")
+    return Shape(pd.DataFrame(answers), spec)
 
 
 _DECLARED: tuple[dict[str, object], ...] = (
-    {"type": "categorical", "values": ["no", "yes"]},
-    {"type": "categorical", "values": [f"option {option}" for option in range(OPTIONS)]},
-    {"type": "integer", "min": 0, "max": 99},
-    {"type": "float", "min": 0, "max": 2000, "decimals": 1},
+    listed("no", "yes"),
+    listed(*(f"option {option}" for option in range(OPTIONS))),
+    whole(0, 99),
+    {"type": "float", "min": 0, "max": 2000, "decimals": 1, "provenance": "the form"},
 )
-
-
-def _spec(rows: int, attributes: dict[str, dict[str, object]]) -> dict[str, object]:
-    return spec_of("questionnaire", rows, attributes, method="mixture", delta="1e-7")

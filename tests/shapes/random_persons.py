@@ -47,10 +47,8 @@ class _Maker(TableMaker):
         first = self.old("n")
         slopes = self.rng.integers(0, 3, int(self.owner.max()) + 1)[self.owner]
         second = self.number(np.asarray(self.frame[first]) // 4 * slopes, 3)
-        self.rule(
-            "deny",
-            f"t1.person = t2.person and t1.{first} > t2.{first} and t1.{second} < t2.{second}",
-        )
+        rising = f"t1.{first} > t2.{first} and t1.{second} < t2.{second}"
+        self.rule("deny", f"t1.person = t2.person and {rising}")
 
 
 def random_persons(seed: int) -> Shape:

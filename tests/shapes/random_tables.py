@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import spec_of
+from specs import listed, spec_of, whole
 
 
 class TableMaker:
@@ -24,16 +24,14 @@ class TableMaker:
         name = self._name("c")
         values = [f"{name}v{number}" for number in range(size)]
         self.frame[name] = np.array(values, dtype=object)[numbers]
-        self.attributes[name] = {"type": "categorical", "values": values, "provenance": "list"}
+        self.attributes[name] = listed(*values)
         return name
 
     def number(self, values: np.ndarray, widen: int) -> str:
         name = self._name("n")
         low, high = int(values.min()) - widen * int(self.rng.integers(0, 2)), int(values.max())
         self.frame[name] = values
-        self.attributes[name] = {
-            "type": "integer", "min": low, "max": high + widen, "provenance": "form"
-        }  # fmt: skip
+        self.attributes[name] = whole(low, high + widen)
         return name
 
     def codes(self, name: str) -> np.ndarray:
@@ -98,10 +96,8 @@ class TableMaker:
         first, group = self.old("n"), self.old("c")
         slopes = self.rng.integers(0, 4, 2_000)[self.codes(group)]
         second = self.number(self.frame[first] // 5 * slopes, 3)
-        self.rule(
-            "deny",
-            f"t1.{group} = t2.{group} and t1.{first} > t2.{first} and t1.{second} < t2.{second}",
-        )
+        rising = f"t1.{first} > t2.{first} and t1.{second} < t2.{second}"
+        self.rule("deny", f"t1.{group} = t2.{group} and {rising}")
 
     def later(self) -> None:
         first = self.old("n")

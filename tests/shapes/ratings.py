@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import spec_of
+from specs import listed, spec_of, whole
 
 GENRES = 12
 WORK = ("student", "teacher", "engineer", "nurse", "writer", "retired", "artist", "other")
@@ -66,22 +66,16 @@ def _films(owner: np.ndarray, popular: np.ndarray, rng: np.random.Generator) -> 
 
 
 def _spec(users: int, rows: int, items: int, zips: int) -> dict:
-    listed = {"type": "categorical", "provenance": "list"}
+    ends = {"min": "1997-09-20T00:00:00", "max": "1998-12-31T00:00:00", "provenance": "the study"}
     attributes = {
         "user": {"type": "text", "pattern": "U{00001..99999}"},
-        "item": {**listed, "values": {"pattern": f"film {{0001..{items}}}"}},
-        "rating": {"type": "integer", "min": 1, "max": 5, "provenance": "stars"},
-        "timestamp": {
-            "type": "datetime",
-            "min": "1997-09-20T00:00:00",
-            "max": "1998-12-31T00:00:00",
-            "bins": 60,
-            "provenance": "months of the study",
-        },
-        "age": {"type": "integer", "min": 0, "max": 99, "provenance": "years"},
-        "gender": {**listed, "values": ["F", "M"]},
-        "occupation": {**listed, "values": list(WORK)},
-        "zip": {**listed, "values": [f"{10_000 + 7 * number}" for number in range(zips)]},
+        "item": listed() | {"values": {"pattern": f"film {{0001..{items}}}"}},
+        "rating": whole(1, 5),
+        "timestamp": {"type": "datetime", "bins": 60, **ends},
+        "age": whole(0, 99),
+        "gender": listed("F", "M"),
+        "occupation": listed(*WORK),
+        "zip": listed(*(f"{10_000 + 7 * number}" for number in range(zips))),
     }
     rules = [
         {"name": "user", "fd": "user -> age, gender, occupation, zip"},

@@ -57,6 +57,16 @@ def spec_of_tables(
     }
 
 
+def whole(least: int, most: int, **more: Any) -> dict[str, Any]:
+    """A column of whole numbers."""
+    return {"type": "integer", "min": least, "max": most, "provenance": "form", **more}
+
+
+def listed(*values: Any, **more: Any) -> dict[str, Any]:
+    """A column of listed values."""
+    return {"type": "categorical", "values": list(values), "provenance": "form", **more}
+
+
 def dependencies(texts: Sequence[str]) -> list[dict[str, str]]:
     """Hard constraints of functional dependencies between columns of any name."""
     return [{"name": f"fd{number}", "fd": _quoted(text)} for number, text in enumerate(texts, 1)]

@@ -5,16 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import spec_of
+from specs import listed, spec_of, whole
 
-WARDS = {
-    "surgery": 0.31,
-    "medicine": 0.38,
-    "children": 0.18,
-    "maternity": 0.112,
-    "geriatrics": 0.018,
-}
-DAYS = {"surgery": 5.0, "medicine": 8.5, "children": 4.0, "maternity": 3.0, "geriatrics": 18.0}
+NAMES = ("surgery", "medicine", "children", "maternity", "geriatrics")
+WARDS = dict(zip(NAMES, (0.31, 0.38, 0.18, 0.112, 0.018), strict=True))
+DAYS = dict(zip(NAMES, (5.0, 8.5, 4.0, 3.0, 18.0), strict=True))
 """Days of a stay, on average."""
 
 _LAST = "2023-11-30"
@@ -47,7 +42,22 @@ def stays(rows: int = 8_000, seed: int = 1) -> Shape:
             "cost": np.rint(rng.lognormal(6.8 + 0.5 * urgent, 0.5) + 620.0 * days).clip(0, 99_999),
         }
     ).astype({"cost": int})
-    return Shape(frame, _spec(rows))
+    date = {"type": "date", "min": "2021-01-01", "max": "2024-06-30", "provenance": "calendar"}
+    attributes = {
+        "ward": listed(*WARDS),
+        "age": whole(0, 110),
+        "sex": listed("F", "M"),
+        "urgent": {"type": "boolean", "true": "yes", "false": "no"},
+        "admitted": date,
+        "discharged": date,
+        "insurer": listed(*"ABCDEF"),
+        "cost": whole(0, 100_000),
+    }
+    rules = [
+        {"name": "dates", "deny": "t.admitted > t.discharged"},
+        {"name": "no children", "deny": "t.age < 16 and t.ward = 'geriatrics'"},
+    ]
+    return Shape(frame, spec_of("stays", rows, attributes, rules))
 
 
 def bounded_stays(rows: int = 8_000, seed: int = 1) -> Shape:
@@ -66,15 +76,10 @@ def several_stays(rows: int = 8_000, seed: int = 1) -> Shape:
     """The same of patients with up to three stays, who are known by a number."""
     shape = stays(rows, seed)
     patient = np.arange(rows) // 3 * 7 % 9_000 + 1
-    number = {"type": "integer", "min": 1, "max": 9_000, "provenance": "form"}
     spec = dict(shape.spec)
     spec["privacy"] = {**shape.spec["privacy"], "unit": {"key": "patient", "max_rows": 3}}
-    spec["attributes"] = {"patient": number, **shape.spec["attributes"]}
+    spec["attributes"] = {"patient": whole(1, 9_000), **shape.spec["attributes"]}
     return Shape(pd.concat([pd.Series(patient, name="patient"), shape.frame], axis=1), spec)
-
-
-def _listed(*values: str) -> dict:
-    return {"type": "categorical", "values": list(values), "provenance": "list"}
 
 
 def stays_of_patients(rows: int = 8_000, seed: int = 1) -> Shape:
@@ -85,25 +90,3 @@ def stays_of_patients(rows: int = 8_000, seed: int = 1) -> Shape:
     attributes = {**shape.spec["attributes"], "patient": key}
     spec = {**shape.spec, "name": "stays-of-patients", "attributes": attributes}
     return Shape(shape.frame.assign(patient=names), spec)
-
-
-def _spec(rows: int) -> dict:
-    date = {"type": "date", "min": "2021-01-01", "max": "2024-06-30", "provenance": "calendar"}
-    return spec_of(
-        "stays",
-        rows,
-        {
-            "ward": _listed(*WARDS),
-            "age": {"type": "integer", "min": 0, "max": 110, "provenance": "form"},
-            "sex": _listed("F", "M"),
-            "urgent": {"type": "boolean", "true": "yes", "false": "no"},
-            "admitted": date,
-            "discharged": date,
-            "insurer": _listed(*"ABCDEF"),
-            "cost": {"type": "integer", "min": 0, "max": 100_000, "provenance": "form"},
-        },
-        [
-            {"name": "dates", "deny": "t.admitted > t.discharged"},
-            {"name": "no children", "deny": "t.age < 16 and t.ward = 'geriatrics'"},
-        ],
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import spec_of
+from specs import listed, spec_of, whole
 
 GROUP = 10
 """Items that one trait decides."""
@@ -27,7 +27,10 @@ def survey(rows: int = 2_500, items: int = 150, seed: int = 1) -> Shape:
         cuts = np.quantile(score, np.cumsum(rng.dirichlet(np.full(ANSWERS, 5.0)))[:-1])
         level = np.searchsorted(cuts, score)
         answers[f"item {number:03d}"] = level + 1 if number % 2 else np.array(_WORDS)[level]
-    return Shape(pd.DataFrame(answers), _spec(rows, list(answers)))
+    kinds = listed(*_WORDS), whole(1, ANSWERS)
+    attributes = {name: kinds[number % 2] for number, name in enumerate(answers)}
+    spec = spec_of("survey", rows, attributes, method="mixture")
+    return Shape(pd.DataFrame(answers), spec)
 
 
 def group_of(name: str) -> int:
@@ -42,16 +45,3 @@ def scores(frame: pd.DataFrame) -> pd.DataFrame:
 
 _WORDS = ("not at all", "hardly", "somewhat", "mostly", "fully")
 _NUMBERS = {word: str(number) for number, word in enumerate(_WORDS, 1)}
-
-
-def _spec(rows: int, names: list[str]) -> dict[str, object]:
-    kinds = (
-        {"type": "categorical", "values": list(_WORDS), "provenance": "the form"},
-        {"type": "integer", "min": 1, "max": ANSWERS, "provenance": "the form"},
-    )
-    return spec_of(
-        "survey",
-        rows,
-        {name: kinds[number % 2] for number, name in enumerate(names)},
-        method="mixture",
-    )

@@ -5,13 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from shape import Shape
-from specs import spec_of
+from specs import spec_of, whole
 
 
 def heavy_tails(rows: int, seed: int = 7) -> Shape:
     """Lognormal, Pareto and zero-inflated amounts, counts, and two columns of light tails."""
     rng = np.random.default_rng(seed)
     zero = rng.random(rows)
+
+    def beside(share: float, amounts: np.ndarray) -> np.ndarray:
+        return np.where(zero < share, 0, amounts)
+
     columns = {
         "lognormal 0.5, close bound": (rng.lognormal(10, 0.5, rows), 200_000),
         "lognormal 0.5": (rng.lognormal(10, 0.5, rows), 1_000_000),
@@ -20,16 +24,10 @@ def heavy_tails(rows: int, seed: int = 7) -> Shape:
         "lognormal 1.5": (rng.lognormal(6, 1.5, rows), 1_000_000),
         "Pareto 2.5": (1_000 * rng.pareto(2.5, rows), 500_000),
         "Pareto 3": (1_000 * (1 + rng.pareto(3, rows)), 200_000),
-        "70 % zero, lognormal 1": (np.where(zero < 0.7, 0, rng.lognormal(7, 1, rows)), 100_000),
-        "90 % zero, lognormal 1": (np.where(zero < 0.9, 0, rng.lognormal(7, 1, rows)), 100_000),
-        "60 % zero, Pareto 2.5": (
-            np.where(zero < 0.6, 0, 500 * (1 + rng.pareto(2.5, rows))),
-            200_000,
-        ),
-        "92 % zero, lognormal 1.2": (
-            np.where(zero < 0.92, 0, rng.lognormal(8.5, 1.2, rows)),
-            99_999,
-        ),
+        "70 % zero, lognormal 1": (beside(0.7, rng.lognormal(7, 1, rows)), 100_000),
+        "90 % zero, lognormal 1": (beside(0.9, rng.lognormal(7, 1, rows)), 100_000),
+        "60 % zero, Pareto 2.5": (beside(0.6, 500 * (1 + rng.pareto(2.5, rows))), 200_000),
+        "92 % zero, lognormal 1.2": (beside(0.92, rng.lognormal(8.5, 1.2, rows)), 99_999),
         "counts": (rng.poisson(rng.gamma(0.5, 4, rows)), 500),
         "rare counts": (rng.poisson(rng.gamma(0.3, 1, rows)), 50),
         "normal": (rng.normal(500, 100, rows), 10_000),
@@ -41,16 +39,5 @@ def heavy_tails(rows: int, seed: int = 7) -> Shape:
             for name, (values, most) in columns.items()
         }
     )
-    return Shape(frame, _spec(rows, {name: most for name, (_, most) in columns.items()}))
-
-
-def _spec(rows: int, bounds: dict[str, int]) -> dict[str, object]:
-    return spec_of(
-        "tails",
-        rows,
-        {
-            name: {"type": "integer", "min": 0, "max": most, "provenance": "form"}
-            for name, most in bounds.items()
-        },
-        method="mixture",
-    )
+    attributes = {name: whole(0, most) for name, (_, most) in columns.items()}
+    return Shape(frame, spec_of("tails", rows, attributes, method="mixture"))
