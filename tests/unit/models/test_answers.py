@@ -76,9 +76,7 @@ def test_all_rows_are_as_many_as_the_release_has_and_have_a_share_of_one(ask):
         share = only(ask("share(sex in (F, M))", of))
         assert share.low <= share.value <= share.high
         assert share.high == pytest.approx(1, abs=1e-9)
-
-
-def test_columns_that_were_counted_together_add_no_variance_of_the_model(ask):
+    # columns that were counted together add no variance of the model
     assert [each.model for each in ask("share(smokes = 'yes') by sex").estimates] == [0.0, 0.0]
 
 
@@ -123,15 +121,12 @@ def test_the_noise_of_a_histogram_moves_counts_as_their_covariance_says(trial):
     assert 0.4 < sampled / joint.noise(numbers, numbers) < 2  # of 25 samples
 
 
-def test_odd_names_ranges_and_orders_of_clauses(ask):
+def test_odd_names_ranges_orders_of_clauses_and_comparisons_joined_by_or(ask, real):
     regions = ask("share(sex = 'F') by `home region` where age >= 30")
     assert [each.group["home region"] for each in regions.estimates][-1] == "islands"
     groups = [each.group["age"] for each in ask("count() by age").estimates]
     assert len(groups) == 8
     assert groups[0].startswith("18 to ")
-
-
-def test_comparisons_of_one_column_may_be_joined_by_or(ask, real):
     outside = ask("count() where age < 30 or age >= 70")
     assert only(outside).value == pytest.approx((~real["age"].between(30, 69)).sum(), abs=2)
     sides = ask("share(`home region` = 'north' or `home region` = 'south') by sex")
@@ -177,10 +172,9 @@ def amounts():
     return release, rows.assign(paid=rows["paid"].astype(float))
 
 
-def answered(release, text):
-    question = parse_question(text, release.task.domain)
-    counts = counts_of(release.model)
-    return answer_question(question, release.model, release.task, counts, "table")
+def answered(release, text, estimand="table"):
+    question, counts = parse_question(text, release.task.domain), counts_of(release.model)
+    return answer_question(question, release.model, release.task, counts, estimand)
 
 
 def test_a_missing_value_fulfils_no_clause_but_that_it_is_missing(amounts):
@@ -304,24 +298,16 @@ def test_what_was_never_counted_together_is_said_and_has_wide_intervals():
     trial = release_once(interviews(2 * ROWS), 1, method="mixture", noise=NoiseSource.insecure(2))
     names = set(trial.task.domain.modelled)
     counted = {frozenset(table.names) for table in trial.model.released_counts.tables}
-    pair = next(
-        (first, second)
-        for first in sorted(names - {"age"})
-        for second in ["age"]
-        if not any({first, second} <= table for table in counted)
-    )
-    text = f"mean({pair[1]}) by `{pair[0]}`"
-    answer = answer_question(
-        parse_question(text, trial.task.domain), trial.model, trial.task, counts_of(trial.model)
-    )
+    pairs = [(first, "age") for first in sorted(names - {"age"})]
+    pair = next(pair for pair in pairs if not any(set(pair) <= table for table in counted))
+    answer = answered(trial, f"mean({pair[1]}) by `{pair[0]}`", "population")
     assert "no table that the release counted holds these columns" in answer.notes[0]
     assert all(each.model > each.noise for each in answer.estimates)
 
 
 def test_a_group_within_the_noise_has_no_figure():
     trial = release_once(interviews(ROWS), 0.5, method="mixture", noise=NoiseSource.insecure(2))
-    question = parse_question("mean(age) where age >= 85", trial.task.domain)
-    estimate = only(answer_question(question, trial.model, trial.task, counts_of(trial.model)))
+    estimate = only(answered(trial, "mean(age) where age >= 85", "population"))
     assert estimate.value is None
     assert "noise" in estimate.remark
 
@@ -334,10 +320,7 @@ def test_intervals_of_counts_hold_the_truth_as_often_as_they_say():
         noise = NoiseSource.insecure(100 + seed)
         trial = release_once(shape, 1, method="mixture", noise=noise)
         for text, column in (("table(`home region`)", "home region"), ("table(sex)", "sex")):
-            question = parse_question(text, trial.task.domain)
-            answer = answer_question(
-                question, trial.model, trial.task, counts_of(trial.model), "table"
-            )
+            answer = answered(trial, text)
             truth = trial.real.frame()[column].value_counts(normalize=True)
             inside += [
                 each.low <= truth[each.group[column]] <= each.high for each in answer.estimates

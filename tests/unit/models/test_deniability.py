@@ -88,18 +88,20 @@ def planned(task, method="deniability", budget=BUDGET):
     return make_plan(create(method), task, budget)
 
 
-def fitted(task, folder, method="deniability", noise=None, real=None):
-    """The plan and the model, of the first ``real`` rows of the data."""
+def fitted(task, folder, method="deniability", frame=None):
+    """The plan and the model, of all rows or of those of a frame."""
     chosen = planned(task, method)
-    table = task.domain.encode(people(task.data_rows)).take(slice(real))
-    journal = Journal.open(folder, {"run": "unit"})
-    private = PrivateTable(
-        table, task.neighbours, chosen.event, journal, noise or NoiseSource.insecure(2)
-    )
+    table = task.domain.encode(people(task.data_rows) if frame is None else frame)
+    journal, noise = Journal.open(folder, {"run": "unit"}), NoiseSource.insecure(2)
+    private = PrivateTable(table, task.neighbours, chosen.event, journal, noise)
     with journal:
         model = fit(create(method), private, task, chosen)
     assert not private.plan_budget.remaining
     return chosen, model
+
+
+def deniable_task(attributes, *hard, rows=3_000):
+    return replace(Task(Domain.of(attributes, Path()), hard, rows, Neighbours()), **deniable())
 
 
 @pytest.fixture(scope="module", params=["deniability", "deniability-paper"])
@@ -159,7 +161,7 @@ def test_charged_records_are_released_and_filled_up(tmp_path):
 @pytest.mark.parametrize("rows", [0, 1])
 def test_rows_are_released_where_no_record_passes(rows, tmp_path):
     """As many as were asked for, of the network: also where parts of the data are empty."""
-    _, model = fitted(task_of(**deniable()), tmp_path, real=rows)
+    _, model = fitted(task_of(**deniable()), tmp_path, frame=people().head(rows))
     assert (model.seeded, model.pool.rows) == (0, ROWS)
 
 
@@ -265,41 +267,27 @@ def test_chunks_resume_where_they_stopped(run, monkeypatch):
 
 def test_a_key_of_the_data_stays_unique(tmp_path):
     attributes = {"number": Integer(type="integer", min=0, max=19_999), "sex": ATTRIBUTES["sex"]}
-    rule = parse_denial("t1.number = t2.number", "key")
-    task = replace(Task(Domain.of(attributes, Path()), (rule,), 3_000, Neighbours()), **deniable())
+    task = deniable_task(attributes, parse_denial("t1.number = t2.number", "key"))
     frame = pd.DataFrame({"number": np.arange(3_000) * 5, "sex": people(3_000)["sex"]})
-    chosen = planned(task)
-    journal = Journal.open(tmp_path, {"run": "key"})
-    private = PrivateTable(
-        task.domain.encode(frame), Neighbours(), chosen.event, journal, NoiseSource.insecure(1)
-    )
-    model = fit(create("deniability"), private, task, chosen)
+    _, model = fitted(task, tmp_path, frame=frame)
     table = model.sample(3_000, SamplingSource(2))
     assert len(np.unique(table.codes["number"])) == 3_000
 
 
 def test_records_of_ten_thousand_towns_take_little_memory(tmp_path):
     """A square of the values, 800 MB here, was made to follow the records."""
-    count = 10_000
-    names = [f"t{index}" for index in range(count)]
-    attributes = {
-        "town": Categorical(type="categorical", values=names), "state": ATTRIBUTES["state"]
-    }  # fmt: skip
-    hard = (dependency("town", ["town"], "state"),)
-    task = replace(Task(Domain.of(attributes, Path()), hard, 3_000, Neighbours()), **deniable())
-    town = np.random.default_rng(5).integers(0, count, 3_000)
+    names = [f"t{index}" for index in range(10_000)]
+    towns = Categorical(type="categorical", values=names)
+    rule = dependency("town", ["town"], "state")
+    task = deniable_task({"town": towns, "state": ATTRIBUTES["state"]}, rule)
+    town = np.random.default_rng(5).integers(0, 10_000, 3_000)
     frame = pd.DataFrame({"town": np.array(names)[town], "state": np.where(town % 2, "x", "y")})
-    chosen = planned(task)
-    with Journal.open(tmp_path, {"run": "towns"}) as journal:
-        private = PrivateTable(
-            task.domain.encode(frame), Neighbours(), chosen.event, journal, NoiseSource.insecure(1)
-        )
-        tracemalloc.start()
-        model = fit(create("deniability"), private, task, chosen)
-        _, most = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
+    tracemalloc.start()
+    _, model = fitted(task, tmp_path, frame=frame)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     assert most < 300 * 2**20
-    assert not count_violations(hard[0], model.sample(3_000, SamplingSource(1)))
+    assert not count_violations(rule, model.sample(3_000, SamplingSource(1)))
 
 
 def certified(basis, task, chosen, model, release=None):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from declared_table import content
 
 from cloister.constraints import format_denial
 from cloister.constraints.counting import count_violations, violations_per_row
@@ -58,21 +59,10 @@ FORMS = {
 
 
 def task_with(attributes: dict, *rules: str, soft: tuple[str, ...] = ()) -> Task:
-    content = {
-        "name": "pairs",
-        "source": {"path": "pairs.csv"},
-        "privacy": {
-            "unit": "row",
-            "relation": "add_remove",
-            "rows": {"public": 100},
-            "budget": {"epsilon": 1, "delta": 1e-6, "per": "year"},
-        },
-        "attributes": attributes,
-        "release": {"method": "mixture", "epsilon": 1, "delta": 1e-6},
-        "constraints": [{"name": f"r{number}", "deny": rule} for number, rule in enumerate(rules)]
-        + [{"name": f"s{number}", "deny": rule, "soft": True} for number, rule in enumerate(soft)],
-    }
-    return task_of(Spec.declared_in(Path(), content), {"pairs": 100}).lead
+    constraints = [{"name": f"r{number}", "deny": rule} for number, rule in enumerate(rules)]
+    constraints += [{"deny": rule, "soft": True} for rule in soft]
+    spec = Spec.declared_in(Path(), content(attributes, constraints=constraints))
+    return task_of(spec, {"table": 100}).lead
 
 
 def ordered_rows(task: Task, rows: int = 400) -> Table:
@@ -92,22 +82,13 @@ def only(task: Task) -> Difference:
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_a_number_is_the_other_and_the_difference(form: tuple[dict, dict, str]) -> None:
+def test_a_number_is_the_other_and_the_difference_and_any_keeps_the_rule(form) -> None:
     task = task_with({"a": form[0], "b": form[1]}, form[2])
     table, difference = ordered_rows(task), only(task)
-    cells = declared_cells(difference.column)
-    bins = bin_cells(cells, np.full(cells.size, 1 / cells.size), 0.0, keep=False)
+    bins, rng = even_bins(difference), np.random.default_rng(2)
     base, moved = table.codes[difference.base.name], table.codes[difference.moved.name]
     assert table.rows > 20
     assert np.array_equal(difference.moved_codes(base, difference.of(base, moved), bins), moved)
-
-
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_any_difference_leads_to_a_row_that_keeps_the_rule(form: tuple[dict, dict, str]) -> None:
-    task = task_with({"a": form[0], "b": form[1]}, form[2])
-    difference, rng = only(task), np.random.default_rng(2)
-    cells = declared_cells(difference.column)
-    bins = bin_cells(cells, np.full(cells.size, 1 / cells.size), 0.0, keep=False)
     base = rng.integers(0, difference.base.size, 2_000)
     moved = difference.moved_codes(base, rng.integers(0, difference.column.size, 2_000), bins)
     rows = Table(task.domain, {difference.base.name: base, difference.moved.name: moved})
@@ -126,71 +107,74 @@ def test_a_derived_row_depends_on_the_same_row_alone() -> None:
     assert all(np.array_equal(whole.stored[name], part.stored[name]) for name in whole.stored)
 
 
-def test_numbers_of_a_chain_give_way_one_after_the_other() -> None:
-    task = task_with({"a": DAY, "b": DAY, "c": DAY}, "t.a > t.b", "t.b > t.c")
-    assert [difference.moved.name for difference in differences_of(task)] == ["c", "b"]
-
-
-def test_the_less_of_two_gives_way_where_the_greater_is_bound() -> None:
-    task = task_with(
-        {"a": DAY, "b": DAY, "c": COUNT}, "t.a > t.b", "t.b = '2020-03-01' and t.c > 9"
-    )
-    assert only(task).moved.name == "a"
+CLAIMED = {"type": "integer", "min": 0, "max": 60}
+BORN = DAY | {"min": "1920-01-01"}
 
 
 @pytest.mark.parametrize(
-    ("second", "rule", "soft"),
+    ("attributes", "rules", "moved"),
     [
-        (DAY, "t.b > t.a", ("t1.a = t2.a and t1.b != t2.b",)),
-        (DAY, "t.a = t.b", ()),
-        (DAY, "t1.a > t2.b", ()),
-        (DAY, "t.a > t.b and t.c > 5", ()),
+        ({"a": DAY, "b": DAY, "c": DAY}, ("t.a > t.b", "t.b > t.c"), ["c", "b"]),
+        (
+            {"a": DAY, "b": DAY, "c": COUNT},
+            ("t.a > t.b", "t.b = '2020-03-01' and t.c > 9"),
+            ["a"],
+        ),
+        ({"a": CLAIMED | {"special": [0]}, "b": CLAIMED}, ("t.a > t.b",), ["a"]),
+        ({"a": BORN, "b": DAY}, ("t.a > t.b",), ["a"]),
     ],
-    ids=["both bound", "no order", "two rows", "under a condition"],
+    ids=["in a chain", "the greater is bound", "with special values", "of the wider range"],
 )
-def test_other_pairs_stay_as_they_are(second: dict, rule: str, soft: tuple[str, ...]) -> None:
-    assert not differences_of(task_with({"a": DAY, "b": second, "c": COUNT}, rule, soft=soft))
+def test_the_number_that_gives_way(attributes: dict, rules: tuple, moved: list) -> None:
+    chosen = differences_of(task_with(attributes, *rules))
+    assert [difference.moved.name for difference in chosen] == moved
+    if "special" in attributes["a"]:
+        assert chosen[0].column.values == chosen[0].column.steps + 1
+
+
+DAYS = {"a": DAY, "b": DAY, "c": COUNT}
+TENTHS, HUNDREDTHS = (
+    {"type": "float", "min": 0, "max": 9, "decimals": decimals} for decimals in (1, 2)
+)
+FUNCTION = "t1.a = t2.a and t1.b != t2.b"
+
+
+def paid(special: int) -> dict:
+    return {"a": COUNT | {"special": [special], "nullable": True}, "b": COUNT}
 
 
 @pytest.mark.parametrize(
-    ("special", "rules"),
-    [([99], ()), ([-1], ("t.a < 0",)), ([3], ("t.a < 5",))],
-    ids=["above the other", "below a bound", "below a bound of the grid"],
+    ("attributes", "rules", "soft"),
+    [
+        (DAYS, ("t.b > t.a",), (FUNCTION,)),
+        (DAYS, ("t.a = t.b",), ()),
+        (DAYS, ("t1.a > t2.b",), ()),
+        (DAYS, ("t.a > t.b and t.c > 5",), ()),
+        (paid(99), ("t.a > t.b",), ()),
+        (paid(-1), ("t.a > t.b", "t.a < 0"), ()),
+        (paid(3), ("t.a > t.b", "t.a < 5"), ()),
+        ({"a": TENTHS, "b": HUNDREDTHS}, ("t.a > t.b",), ()),
+        (DAYS, ("t.a > t.b", "t.b > '2020-02-01'", FUNCTION), ()),
+        (DAYS, ("t.a > t.b", "t.b != '2020-02-01'", FUNCTION), ()),
+        (DAYS, ("t.a > t.b", "t.a < '2020-01-03'", FUNCTION), ("t.b > '2020-03-01'",)),
+    ],
+    ids=[
+        *("both bound", "no order", "two rows", "under a condition", "special above the other"),
+        *("special below a bound", "special below a bound of the grid", "other decimals"),
+        *("no number is left", "a bound without order", "a soft bound"),
+    ],
 )
-def test_a_special_value_that_breaks_a_rule_gives_no_way(special: list, rules: tuple) -> None:
-    paid = COUNT | {"special": special, "nullable": True}
-    assert not differences_of(task_with({"a": paid, "b": COUNT}, "t.a > t.b", *rules))
-
-
-def test_the_number_with_special_values_gives_way() -> None:
-    claimed = {"type": "integer", "min": 0, "max": 60}
-    difference = only(task_with({"a": claimed | {"special": [0]}, "b": claimed}, "t.a > t.b"))
-    assert (difference.moved.name, difference.column.values) == ("a", difference.column.steps + 1)
-
-
-def test_the_number_of_the_wider_range_gives_way() -> None:
-    born = DAY | {"min": "1920-01-01"}
-    assert only(task_with({"a": born, "b": DAY}, "t.a > t.b")).moved.name == "a"
-
-
-def test_numbers_of_other_decimals_stay_as_they_are() -> None:
-    tenths, hundredths = (
-        {"type": "float", "min": 0, "max": 9, "decimals": decimals} for decimals in (1, 2)
-    )
-    assert not differences_of(task_with({"a": tenths, "b": hundredths}, "t.a > t.b"))
+def test_other_pairs_stay_as_they_are(attributes: dict, rules: tuple, soft: tuple) -> None:
+    assert not differences_of(task_with(attributes, *rules, soft=soft))
 
 
 def test_rows_of_persons_have_those_of_numbers_that_their_person_does_not_give() -> None:
-    task = task_with({"a": DAY, "b": DAY, "c": COUNT}, "t.a > t.b")
-    rows = replace(task, neighbours=Neighbours(max_rows=3))
+    """Rows that stand alone have all, however many a unit has."""
+    rows = replace(task_with(DAYS, "t.a > t.b"), neighbours=Neighbours(max_rows=3))
+    assert only(rows).moved.name == "b"
     assert only(replace(rows, given=("c", "a"))).moved.name == "b"
     assert only(replace(rows, given=("b",))).moved.name == "a"
     assert not differences_of(replace(rows, given=("a", "b")))
-
-
-def test_rows_that_stand_alone_have_differences_however_many_a_unit_has() -> None:
-    task = task_with({"a": DAY, "b": DAY}, "t.a > t.b")
-    assert only(replace(task, neighbours=Neighbours(max_rows=3))).moved.name == "b"
 
 
 BOUNDED = {
@@ -217,8 +201,7 @@ BOUNDED = {
 def test_bounds_of_the_number_that_gives_way_are_kept(form: tuple) -> None:
     task = task_with({"a": form[0], "b": form[1]}, form[2], *form[3], *form[4])
     difference, rng = only(task), np.random.default_rng(2)
-    cells = declared_cells(difference.column)
-    bins = bin_cells(cells, np.full(cells.size, 1 / cells.size), 0.0, keep=False)
+    bins = even_bins(difference)
     codes = np.arange(difference.base.steps)
     plain = Table(task.domain, {difference.base.name: codes})
     for rule in task.hard:
@@ -234,24 +217,6 @@ def test_bounds_of_the_number_that_gives_way_are_kept(form: tuple) -> None:
     )
     again = difference.moved_codes(table.codes[difference.base.name], differences, bins)
     assert np.array_equal(again, table.codes[difference.moved.name])
-
-
-@pytest.mark.parametrize(
-    ("bound", "soft"),
-    [
-        ("t.b > '2020-02-01'", ()),
-        ("t.b != '2020-02-01'", ()),
-        ("t.a < '2020-01-03'", ("t.b > '2020-03-01'",)),
-    ],
-    ids=["none is left", "no order", "soft"],
-)
-def test_bounds_that_differences_do_not_keep_leave_numbers_as_they_are(
-    bound: str, soft: tuple[str, ...]
-) -> None:
-    task = task_with(
-        {"a": DAY, "b": DAY}, "t.a > t.b", bound, "t1.a = t2.a and t1.b != t2.b", soft=soft
-    )
-    assert not differences_of(task)
 
 
 def test_a_number_that_is_missing_by_a_rule_gives_way() -> None:

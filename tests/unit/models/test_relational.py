@@ -224,28 +224,23 @@ def test_a_number_of_rows_is_believed_as_far_as_noise_does_not_explain_it(counte
     assert estimate_rows(1_000, counted, 50.0) == rows
 
 
-def test_a_saved_model_keeps_the_counted_number_of_rows() -> None:
+def test_a_saved_model_keeps_the_counted_number_of_rows_and_how_alike_those_of_one_parent_are():
     """One that was saved before rows were counted has the declared number."""
-    task, method = task_of(), create("relational")
+    task, method, name = task_of(), create("relational"), joined_table(KEY)
     rows = tasks_of_rows(task)
     rows["visits"] = replace(rows["visits"], data_rows=700)
-    link = Link(KEY, np.array([0.1, 0.3, 0.4, 0.2]), {})
-    meta, arrays = RelationalModel("independent", task, rows, {}, {joined_table(KEY): link}).state()
-    assert method.restore(task, meta, arrays).rows["visits"].data_rows == 700
-    del meta["rows"]
-    assert method.restore(task, meta, arrays).rows["visits"].data_rows == 1_000
-
-
-def test_a_saved_model_keeps_how_alike_rows_of_one_parent_are() -> None:
-    task, method = task_of(), create("relational")
     cost = own_column("visits", VISITS["cost"])
     ratios = np.linspace(0.5, 2, PairKinds(cost).size)
-    parts, name = {cost.name: parts_by(cost, np.arange(100))}, joined_table(KEY)
+    parts = {cost.name: parts_by(cost, np.arange(100))}
     link = Link(KEY, np.array([0.1, 0.3, 0.4, 0.2]), parts, ratios={cost.name: ratios})
-    model = RelationalModel("independent", task, tasks_of_rows(task), {}, {name: link})
+    model = RelationalModel("independent", task, rows, {}, {name: link})
     assert "as alike as noisy counts of pairs say" in " ".join(model.post_processing())
-    again = method.restore(task, *model.state()).links[name].ratios
-    assert again[cost.name].tolist() == ratios.tolist()
+    meta, arrays = model.state()
+    again = method.restore(task, meta, arrays)
+    assert again.rows["visits"].data_rows == 700
+    assert again.links[name].ratios[cost.name].tolist() == ratios.tolist()
+    del meta["rows"]
+    assert method.restore(task, meta, arrays).rows["visits"].data_rows == 1_000
 
 
 def test_two_rows_that_are_like_one_anchor_are_as_alike_as_counted() -> None:
@@ -299,10 +294,17 @@ def task_of(
     )
 
 
-@pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 10**6)])
+USUAL = Fraction(1, 10**6)
+
+
+def plan_of(epsilon: int = 1, delta: Fraction = USUAL, task: DatabaseTask | None = None):
+    budget = Budget(Fraction(epsilon), delta)
+    return create("relational").search(task or task_of(), ("patients", "visits"), budget)
+
+
+@pytest.mark.parametrize("delta", [Fraction(0), USUAL])
 def test_parts_of_a_plan_are_within_the_budget_and_nearly_spend_it(delta: Fraction) -> None:
-    budget = Budget(Fraction(1), delta)
-    plan = create("relational").search(task_of(), ("patients", "visits"), budget)
+    plan = plan_of(delta=delta)
     assert 0.98 <= spend(plan.event, delta, Relation.ADD_REMOVE).epsilon <= 1
     assert plan.parameters.base == ("mixture" if delta else "independent")
 
@@ -313,15 +315,12 @@ def test_a_table_whose_noise_drowns_its_rows_is_refused_with_what_bounds_them() 
     every_row = replace(SCHEMA, units=("patients", "visits"))
     task = replace(task, schema=every_row, tables={**task.tables, "visits": many})
     with pytest.raises(PlanError, match=r"'visits'.* up to 500 of its rows: .*lower max_rows"):
-        create("relational").search(
-            task, ("patients", "visits"), Budget(Fraction(1), Fraction(1, 10**6))
-        )
+        plan_of(task=task)
 
 
 def test_fewer_rows_of_a_unit_are_counted_where_noise_is_strong() -> None:
     def counted(epsilon: int) -> int:
-        budget = Budget(Fraction(epsilon), Fraction(1, 10**6))
-        plan = create("relational").search(task_of(), ("patients", "visits"), budget)
+        plan = plan_of(epsilon)
         (stage,) = (each for each in plan.stages if each.name == "visits of patient: measure")
         most = plan.parameters.counted["visits"]
         assert stage.event.parts[0][0].sensitivity.l1 == most
