@@ -24,19 +24,15 @@ def planted(releases=60, targets=10):
     return features, coins
 
 
-def test_what_tells_of_coins_is_learned():
+def test_what_tells_of_coins_is_learned_and_no_coin_that_is_asked_about_is_told():
     features, coins = planted()
     scores = trained_scores(features, coins)
     assert scores.shape == (30, 10)
     later = coins[30:]
     assert scores[later].mean() > scores[~later].mean() + 1
-
-
-def test_no_coin_that_is_asked_about_is_told():
-    features, coins = planted()
     otherwise = coins.copy()
     otherwise[30:] = ~otherwise[30:]
-    assert (trained_scores(features, coins) == trained_scores(features, otherwise)).all()
+    assert (scores == trained_scores(features, otherwise)).all()
 
 
 def test_figures_are_less_the_mean_of_a_target_in_releases_of_its_half():
@@ -45,12 +41,8 @@ def test_figures_are_less_the_mean_of_a_target_in_releases_of_its_half():
     assert calibrated(figures, np.arange(4) % 2).tolist() == expected
 
 
-@pytest.fixture
-def field(tmp_path):
-    return Field(RowAttack(FRESH, "1", "1e-6", units=200), tmp_path)
-
-
-def test_a_row_more_is_counted_where_it_is(field):
+def test_a_row_more_is_counted_where_it_is(tmp_path):
+    field = Field(RowAttack(FRESH, "1", "1e-6", units=200), tmp_path)
     rows, targets = field._fresh, field._rows.take(field._targets)
     shown, reference = field._rows.take(rows), field._reference
     with_first = Table.concatenate([shown, targets.take(slice(0, 1))])

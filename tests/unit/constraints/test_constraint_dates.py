@@ -67,13 +67,10 @@ def test_without_a_year_every_day_of_a_leap_year_is_a_date(month: str, day: str)
     assert allowed(domain, rules, {"m": list(months), "d": list(days)}) == expected
 
 
-@pytest.mark.parametrize(
-    "year",
-    [
-        Integer(type="integer", min=YEARS[0], max=YEARS[-1], special=[9999]),
-        Ordinal(type="ordinal", values=[str(year) for year in YEARS]),
-    ],
-)
+NUMBERS = Integer(type="integer", min=YEARS[0], max=YEARS[-1], special=[9999])
+
+
+@pytest.mark.parametrize("year", [NUMBERS, Ordinal(type="ordinal", values=[*map(str, YEARS)])])
 def test_with_a_year_leap_days_are_those_of_leap_years(year: AnyAttribute) -> None:
     domain = domain_of(y=year, m=MONTHS["numbers"], d=DAYS["numbers"])
     rules = rules_of(domain, "t.y, t.m and t.d is a date")

@@ -74,10 +74,8 @@ def test_the_line_of_an_unusable_constraint_is_named(tmp_path, text, line):
     ],
 )
 def test_a_rule_that_cannot_be_read_is_answered_with_how_to_write_it(tmp_path, rule, said):
-    declaration = ', own: {type: boolean, "true": "yes", "false": "no"}'
-    text = ONE.format(rule=f'{{deny: "{rule}"}}').replace(
-        "values: [a, b]}", f"values: [a, b]}}{declaration}"
-    )
+    own = 'b]}, own: {type: boolean, "true": "yes", "false": "no"}'
+    text = ONE.format(rule=f'{{deny: "{rule}"}}').replace("b]}", own)
     (tmp_path / "a.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConstraintError) as refusal:
         checked_spec(tmp_path / "a.yaml")

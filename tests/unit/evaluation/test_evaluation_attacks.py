@@ -64,9 +64,6 @@ def test_a_broken_relation_is_detected_and_named_and_rows_of_one_population_are_
     assert detection.auc > 0.9
     assert {name for name, _ in detection.telling[:2]} == {"x", "y"}
     assert (detection.real_rows, detection.synthetic_rows) == (2_000, 2_000)
-
-
-def test_detection_needs_some_rows() -> None:
     assert not detectable(drawn(100, 0), drawn(19, 1))
     assert 0 <= detect(drawn(20, 0), drawn(20, 1)).auc <= 1
 

@@ -118,16 +118,16 @@ def test_of_many_triples_a_fixed_choice_is_asked_that_favours_no_column(monkeypa
     monkeypatch.setattr(f"{MODULE}._MOST_TRIPLES", 40_000)
     wide = DummyColumns.of(domain_of(120, 60, 60))
     assert wide.possible == (240, 120 * 60 + 120 * 60 + 60 * 60, 120 * 60 * 60)
-    triples = [
-        (first, two, three)
-        for first, seconds, thirds in wide.triples()
-        for two, three in zip(seconds.tolist(), thirds.tolist(), strict=True)
-    ]
-    again = [len(seconds) for _, seconds, _ in wide.triples()]
-    assert sum(again) == len(triples)
+    triples = np.concatenate(
+        [
+            np.stack([np.full_like(two, first), two, three], 1)
+            for first, two, three in wide.triples()
+        ]
+    )
+    assert sum(len(seconds) for _, seconds, _ in wide.triples()) == len(triples)
     assert len(triples) == pytest.approx(40_000, rel=0.05)
-    assert all(wide.attribute[list(indices)].tolist() == [0, 1, 2] for indices in triples)
-    share = np.bincount([first for first, _, _ in triples], minlength=240)[:120]
+    assert (wide.attribute[triples] == [0, 1, 2]).all()
+    share = np.bincount(triples[:, 0], minlength=240)[:120]
     assert share.min() > 200  # 333 are expected, and 200 are 7 deviations below
 
 

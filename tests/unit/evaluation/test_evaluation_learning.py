@@ -103,13 +103,11 @@ def test_default_targets_come_from_the_domain_alone_and_are_few_of_wide_tables()
     assert (names[0], names[-1]) == ("c0", "c499")
 
 
-@pytest.mark.parametrize(
-    ("name", "positive"),
-    [("nope", ["x"]), ("id", ["R00001"]), ("pay", ["60"]), ("zone", Above(above=3))],
-)
-def test_targets_that_do_not_fit_are_refused(name: str, positive: list[str] | Above) -> None:
-    with pytest.raises(SpecError, match=name):
-        targets_of({name: positive}, DOMAIN)
+def test_targets_that_do_not_fit_are_refused() -> None:
+    unfit = {"nope": ["x"], "id": ["R00001"], "pay": ["60"], "zone": Above(above=3)}
+    for name, positive in unfit.items():
+        with pytest.raises(SpecError, match=name):
+            targets_of({name: positive}, DOMAIN)
 
 
 def test_features_keep_the_frequent_values_and_merge_the_rest() -> None:

@@ -21,10 +21,8 @@ from cloister.schema.attributes import AnyAttribute, Categorical, Integer, TextK
 from cloister.schema.domain import Domain, Table
 
 
-def categorical(values: int, nullable: bool = False) -> Categorical:
-    return Categorical(
-        type="categorical", values=[f"v{number}" for number in range(values)], nullable=nullable
-    )
+def categorical(values: int) -> Categorical:
+    return Categorical(type="categorical", values=[f"v{number}" for number in range(values)])
 
 
 def domain(**attributes: AnyAttribute) -> Domain:

@@ -55,8 +55,7 @@ def test_models_of_real_adult_rows_reach_the_figure_of_the_paper() -> None:
     """Kamino, section 7.2.2: 0.88 is the mean accuracy of models trained on the true rows."""
     spec, table = adult()
     split = TrainTestSplit.of(table)
-    truth = train_and_test(
-        split.train, split.test, targets_of(spec.evaluation.targets, table.domain)
-    )
+    targets = targets_of(spec.evaluation.targets, table.domain)
+    truth = train_and_test(split.train, split.test, targets)
     assert truth.accuracy == pytest.approx(0.88, abs=0.03)
     assert len(truth.scores) == 15 * 9

@@ -157,8 +157,5 @@ def test_what_was_not_measured_is_not_drawn(tmp_path: Path) -> None:
     assert write_plots(nothing, tmp_path) == write_tables(nothing, tmp_path) == []
     quick = evaluate_tables(drawn(30, 0), drawn(30, 1), (), (), "quick")
     assert [path.name for path in write_plots(quick, tmp_path)] == ["marginals.png"]
-
-
-def test_names_fit_a_figure() -> None:
     assert figure_label("a\n b\t$c$") == r"a b \$c\$"
     assert len(figure_label("x" * 100)) == 32

@@ -34,7 +34,7 @@ def persons():
     return with_persons(Database(schema, {"visits": encoded(VISITS, ROWS)}), "person", 3)
 
 
-def test_a_person_is_known_by_its_number_of_rows_and_their_ends():
+def test_a_person_is_known_by_its_number_of_rows_and_their_ends_and_taken_with_them():
     frame = rows_of_units(persons()).frame()
     assert list(frame) == [
         "visits of person: rows",
@@ -45,9 +45,6 @@ def test_a_person_is_known_by_its_number_of_rows_and_their_ends():
         [1, "c", "c", None, None],
         [3, "a", "c", 1, 3],
     ]
-
-
-def test_persons_are_taken_with_all_their_rows():
     part = part_of_units(persons(), np.array([False, True])).tables["visits"]
     assert part.frame()["number"].tolist() == [3, 1, 3]
     assert part.frame()["person"].unique().tolist() == ["P07"]

@@ -66,9 +66,8 @@ def outcome(spec):
         table, report = read_table(spec, Domain.of(spec.attributes, spec.folder))
     except DataError as error:
         return str(error)
-    digest = keyed_digest(
-        b"data", {"": HashedRows(table.domain.names, table.keyed_hashes)}, "r-1", bytes(32)
-    )
+    hashed = HashedRows(table.domain.names, table.keyed_hashes)
+    digest = keyed_digest(b"data", {"": hashed}, "r-1", bytes(32))
     return {name: codes.tolist() for name, codes in table.codes.items()}, report, digest
 
 
@@ -123,9 +122,8 @@ def test_blocks_of_a_csv_file_of_any_size_give_one_table_and_one_report(
 
 def test_row_numbers_are_those_of_the_file_however_it_is_read(tmp_path):
     spec = declared(tmp_path, "rows.parquet", "fail")
-    rows = [USUAL] * 40
-    for index in (3, 17, 39):
-        rows[index] = ("P1", "secret", 7, 0.5, "2020-01-01")
+    odd = ("P1", "secret", 7, 0.5, "2020-01-01")
+    rows = [odd if index in (3, 17, 39) else USUAL for index in range(40)]
     write_parquet(rows, tmp_path / "rows.parquet", 4)
     with pytest.raises(DataError, match=r"3 values outside .* \(rows 4, 18, 40\)"):
         read_table(spec, Domain.of(spec.attributes, spec.folder))
@@ -149,11 +147,9 @@ def test_a_persons_rows_are_bounded_over_all_row_groups(tmp_path):
 
 
 def test_texts_of_a_dictionary_are_read_once_and_those_of_no_row_never(tmp_path):
-    kinds = pa.DictionaryArray.from_arrays(
-        pa.array([0, 1, None] * 1_000, pa.int8()), ["a", "b", "secret"]
-    )
-    rows = pa.table({"kind": kinds})
-    pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=1_000)
+    codes = pa.array([0, 1, None] * 1_000, pa.int8())
+    kinds = pa.DictionaryArray.from_arrays(codes, ["a", "b", "secret"])
+    pq.write_table(pa.table({"kind": kinds}), tmp_path / "rows.parquet", row_group_size=1_000)
     batches = list(read_columns(tmp_path / "rows.parquet", ["kind"]))
     assert sum(batch.rows for batch in batches) == 3_000
     assert all(len(batch.cells["kind"].stored) <= 4 for batch in batches)

@@ -49,7 +49,7 @@ def path(tmp_path):
     return tmp_path / "people.yaml"
 
 
-def test_a_check_lists_all_and_asks_for_what_is_missing(path, capsys):
+def test_a_check_lists_all_that_is_left_out_and_asks_for_what_is_missing(path, capsys):
     assert run(["spec", "check", str(path)]) == 0
     said = capsys.readouterr()
     line = next(line for line in said.out.splitlines() if "form 12" in line)
@@ -57,9 +57,6 @@ def test_a_check_lists_all_and_asks_for_what_is_missing(path, capsys):
     assert "yearbook 2020" in said.out
     assert "2 declarations without a source: ward, town;" in said.err
     assert "about: does not state curator, " in said.err
-
-
-def test_columns_that_are_left_out_are_told(path, capsys):
     path.write_text(SPEC.replace("attributes:", "ignore: [remarks, fax]\nattributes:"))
     for command in ("check", "plan"):
         words = ["plan", "--method", "independent"] if command == "plan" else ["spec", "check"]
@@ -67,7 +64,7 @@ def test_columns_that_are_left_out_are_told(path, capsys):
         assert "remarks, fax" in capsys.readouterr().out
 
 
-def test_declarations_are_grouped_by_their_source(path):
+def test_bounds_and_constraints_are_grouped_by_their_source(path):
     spec = load_spec(path)
     assert citations_of(spec) == {
         "declared": ["id", "sick", "town"],
@@ -76,6 +73,10 @@ def test_declarations_are_grouped_by_their_source(path):
         "yearbook 2020": ["privacy.rows"],
     }
     assert uncited_declarations(spec) == ["ward", "town"]
+    path.write_text(SPEC + RULES.replace("PROVENANCE", "house rules 3"))
+    spec = load_spec(path)
+    assert citations_of(spec)["house rules 3"] == ["of age"]
+    assert uncited_declarations(spec) == ["ward", "town", "constraint_2"]
 
 
 RULES = """\
@@ -83,13 +84,6 @@ constraints:
   - {name: of age, deny: "t.age < 18 and t.ward > 20", provenance: PROVENANCE}
   - {fd: town -> ward}
 """
-
-
-def test_constraints_have_a_provenance_as_bounds_have(path):
-    path.write_text(SPEC + RULES.replace("PROVENANCE", "house rules 3"))
-    spec = load_spec(path)
-    assert citations_of(spec)["house rules 3"] == ["of age"]
-    assert uncited_declarations(spec) == ["ward", "town", "constraint_2"]
 
 
 @pytest.mark.parametrize("provenance", ["data-derived", '" Data-derived: all rows agree"'])

@@ -75,14 +75,13 @@ def test_where_rows_may_refer_to_none_a_row_is_the_unit(tmp_path):
 
 
 def test_the_unit_is_the_table_of_persons_that_others_belong_to(tmp_path):
+    to = "INTEGER NOT NULL REFERENCES"
     text, spec = drafted(
         tmp_path,
-        """
-        CREATE TABLE regions (id INTEGER PRIMARY KEY, name CHAR(3) NOT NULL);
-        CREATE TABLE customers (id INTEGER PRIMARY KEY, r INTEGER NOT NULL REFERENCES regions (id));
-        CREATE TABLE orders (n INTEGER PRIMARY KEY, c INTEGER NOT NULL REFERENCES customers (id));
-        CREATE TABLE lines (nr INTEGER NOT NULL, o INTEGER NOT NULL REFERENCES orders (n));
-        """,
+        "CREATE TABLE regions (id INTEGER PRIMARY KEY, name CHAR(3) NOT NULL);"
+        f"CREATE TABLE customers (id INTEGER PRIMARY KEY, r {to} regions (id));"
+        f"CREATE TABLE orders (n INTEGER PRIMARY KEY, c {to} customers (id));"
+        f"CREATE TABLE lines (nr INTEGER NOT NULL, o {to} orders (n));",
     )
     assert spec.privacy.unit.table == "customers"
     assert "to customers belong rows of lines, orders, and it is named as persons are" in text
@@ -120,11 +119,9 @@ def test_keys_of_several_columns_are_rules_or_lead_to_the_row_above(tmp_path):
     assert not spec.tables["stays"].constraints
     assert "# primary key (patient, nr) is not kept: a key with a reference" in text
     assert "# key (nr, sheet) is not kept: sheet is left out" in text
-
     assert spec.tables["drugs"].references["patient"].table == "patients"
     assert "(patient, nr) to stays (patient, nr) is not kept: a reference is one column" in text
     assert "(ward, bed) to beds (ward, bed) is not kept: a reference is one column; its" in text
-
     assert spec.tables["patients"].attributes["card"].type == "text"
     assert spec.tables["wills"].references["patient"].max_rows == 1
 
@@ -139,9 +136,9 @@ def test_what_names_a_row_by_a_column_that_refers_names_the_row_above(tmp_path):
     assert spec.tables["b"].references["id"].max_rows == 1
     assert spec.tables["c"].references["of_b"].table == "a"
     assert "(of_b) to b (id) is kept as one to a" in text
-    chained = text.replace('of_b: {table: "a"', 'of_b: {table: "b"').replace(
-        "    references:\n      id:", "    key: id\n    references:\n      id:"
-    )
+    refers = "    references:\n      id:"
+    chained = text.replace('of_b: {table: "a"', 'of_b: {table: "b"')
+    chained = chained.replace(refers, f"    key: id\n{refers}")
     (tmp_path / "chained.yaml").write_text(chained, encoding="utf-8")
     with pytest.raises(SpecError, match="refer to 'a', or give 'b' a key of its own"):
         load_spec(tmp_path / "chained.yaml")

@@ -31,8 +31,5 @@ def test_the_bins_at_zero_hold_few_of_many_values(tmp_path, drafted, kind):
     assert attribute.scale == "log"
     assert shares[cells.widths > 1].max() <= (0.4 if kind == "bytes" else 0.15)
     assert attribute.bins == {"bytes": 500, "euros": 100, "gains": 200, "counts": 50}[kind]
-
-
-def test_few_rows_have_few_bins(drafted):
-    values = _amounts("bytes", np.random.default_rng(4))[:900]
-    assert drafted(pd.DataFrame({"x": values, "y": 1}))[1].attributes["x"].bins == 50
+    if kind == "bytes":
+        assert drafted(pd.DataFrame({"x": values[:900], "y": 1}))[1].attributes["x"].bins == 50

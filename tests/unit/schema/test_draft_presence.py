@@ -54,10 +54,7 @@ def _proposals(text):
 
 def _obeyed(folder: Path, text: str) -> list[str]:
     """The proposals of a draft, declared; the file that was drafted obeys them."""
-    lines = text.splitlines()
-    start = next(index for index, line in enumerate(lines) if line.startswith("constraints: []"))
-    lines[start] = "constraints:"
-    declared = "\n".join(line[1:] if line.startswith("#  - ") else line for line in lines)
+    declared = text.replace("\nconstraints: []", "\nconstraints:").replace("\n#  - ", "\n  - ")
     (folder / "declared.yaml").write_text(declared, encoding="utf-8")
     spec = load_spec(folder / "declared.yaml")
     task = task_of(spec, {spec.name: ROWS}).lead

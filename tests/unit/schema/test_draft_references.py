@@ -60,17 +60,11 @@ def test_a_reference_to_its_own_table_is_hinted_at(tmp_path, drafted, prefix, ki
     assert np.isin(table.codes["boss"][1:], table.codes["id"]).all()
 
 
-def test_whole_numbers_with_decimals_are_to_be_written_without(drafted):
+def test_odd_references_are_hinted_at_with_what_to_change_and_counts_refer_to_nothing(drafted):
     text, _ = drafted(_staff().astype({"boss": "float"}))
     assert len(_hints(text)) == 1
     assert "in the file without decimals" in text
-
-
-def test_a_table_whose_first_row_names_itself_is_to_leave_that_out(drafted):
     frame = _staff("E-")
     frame.loc[0, "boss"] = "E-1"
     assert "with no value in boss where a row is the first" in drafted(frame)[0]
-
-
-def test_counts_below_the_number_of_rows_refer_to_nothing(drafted):
     assert not _hints(drafted(_staff().drop(columns="boss"))[0])

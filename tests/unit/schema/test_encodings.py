@@ -102,7 +102,7 @@ def test_utf_16_is_read_with_and_without_its_mark_and_written_with_it(
     assert (tmp_path / "o").read_bytes() == ("\ufeff" + text.replace('"', "")).encode(encoding)
 
 
-def test_half_a_letter_of_utf_16_spoils_its_own_cell_alone(tmp_path, stored_as):
+def test_half_letters_of_utf_16_spoil_their_cells_and_ragged_rows_are_numbered(tmp_path, stored_as):
     source = stored_as("a,b\n\ud800,1\nx,2\ny,\udc00\n", "utf-16-le")
     letters = {"type": "categorical", "values": ["x", "y"], "nullable": True}
     attributes = {"a": letters, "b": {**WHOLE, "nullable": True}}
@@ -111,6 +111,9 @@ def test_half_a_letter_of_utf_16_spoils_its_own_cell_alone(tmp_path, stored_as):
     assert frame["a"].fillna("-").tolist() == ["-", "x", "y"]
     assert frame["b"].fillna(-1).tolist() == [1, 2, -1]
     assert not report.valid
+    source = stored_as("\ufeffa,b\n1,2\n3\n", "utf-16-le")
+    with pytest.raises(DataError, match="row 2"):
+        read_frame(declared(tmp_path, TWO, source))
 
 
 @pytest.mark.parametrize(
@@ -121,10 +124,4 @@ def test_a_file_of_the_other_byte_order_is_refused_by_its_name(
 ):
     source = stored_as("\ufeffa,b\n1,2\n", f"utf-16-{order}", encoding)
     with pytest.raises(DataError, match=f"declare source.encoding: utf-16-{order}"):
-        read_frame(declared(tmp_path, TWO, source))
-
-
-def test_ragged_rows_of_utf_16_are_numbered(tmp_path, stored_as):
-    source = stored_as("\ufeffa,b\n1,2\n3\n", "utf-16-le")
-    with pytest.raises(DataError, match="row 2"):
         read_frame(declared(tmp_path, TWO, source))

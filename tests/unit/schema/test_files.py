@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -86,30 +87,21 @@ def test_the_part_of_a_process_that_runs_stays(tmp_path):
 
 def test_threads_write_the_same_file_beside_each_other(tmp_path):
     path, both = tmp_path / "held.json", threading.Barrier(2)
-    errors = []
 
-    def write(text: str) -> None:
-        def slowly(part: Path) -> None:
-            part.write_text(text)
-            both.wait(10)
+    def slowly(part: Path, text: str) -> None:
+        part.write_text(text * 1_000)
+        both.wait(10)
 
-        try:
-            write_whole(path, slowly)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=write, args=(each * 1_000,)) for each in "ab"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda text: write_whole(path, lambda part: slowly(part, text)), "ab"))
     assert path.read_text() in {"a" * 1_000, "b" * 1_000}
     assert parts(tmp_path) == []
 
 
 def test_whether_a_process_runs():
-    assert is_running(os.getpid())
-    assert is_running(1)
-    assert not is_running(ended())
-    assert not is_running(10**30)
+    assert [is_running(pid) for pid in (os.getpid(), 1, ended(), 10**30)] == [
+        True,
+        True,
+        False,
+        False,
+    ]

@@ -38,9 +38,6 @@ def test_dates_without_a_part_are_missing_where_that_is_declared(form):
     assert not invalid[-1]
     _, without = parse(texts, _date(form))
     assert without[len(whole) : -1].all()
-
-
-def test_days_of_other_types_are_as_they_were():
     days = pd.Series([dt.date(2021, 3, 15), None], dtype="object")
     typed, invalid = parse(days, _date(None, partial="missing"))
     assert typed.notna().tolist() == [True, False]
@@ -51,10 +48,8 @@ def _born(share):
     rng = np.random.default_rng(1)
     days = pd.Series(pd.Timestamp("1985-01-01") + pd.to_timedelta(rng.integers(0, 9_000, 900), "D"))
     months = rng.random(900) < share
-    written = days.dt.strftime("%d/%m/%Y")
-    return written.mask(months, days.dt.strftime("%m/%Y")).mask(
-        months & (rng.random(900) < 0.3), days.dt.strftime("%Y")
-    )
+    written = days.dt.strftime("%d/%m/%Y").mask(months, days.dt.strftime("%m/%Y"))
+    return written.mask(months & (rng.random(900) < 0.3), days.dt.strftime("%Y"))
 
 
 def test_a_draft_takes_dates_of_which_some_lack_a_part_for_dates(drafted):
@@ -69,9 +64,6 @@ def test_a_draft_takes_dates_of_which_some_lack_a_part_for_dates(drafted):
     lacking = (_born(0.2).str.len() < 10).sum()
     assert report.valid
     assert (table.codes["born"] == column.null_code).sum() == lacking
-
-
-def test_a_draft_says_what_to_do_where_most_dates_lack_a_part(drafted):
     text, spec = drafted(pd.DataFrame({"born": _born(0.9), "x": range(900)}))
     assert "give year, month and day a column each" in text
     assert spec.attributes["born"].type == "categorical"

@@ -85,7 +85,7 @@ def test_a_part_of_a_changed_file_ends_the_release(tmp_path, kind, change):
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_a_file_that_changes_while_a_part_is_read_ends_the_release(tmp_path, kind):
+def test_a_file_that_changes_or_becomes_none_while_a_part_is_read_ends_the_release(tmp_path, kind):
     spec, path = written(tmp_path, kind)
     (part,) = parts_of(spec, 1_000)
     batches = read_part(part, spec)
@@ -93,11 +93,6 @@ def test_a_file_that_changes_while_a_part_is_read_ends_the_release(tmp_path, kin
     touched(path)
     with pytest.raises(StorageError, match="no longer the file"):
         list(batches)
-
-
-def test_a_file_that_becomes_none_meanwhile_was_changed_rather_than_faulty(tmp_path):
-    spec, path = written(tmp_path, "parquet")
-    (part,) = parts_of(spec, 1_000)
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(StorageError, match="no longer the file"):
         cells(part, spec)

@@ -106,24 +106,21 @@ def test_ragged_rows_are_left_out_and_counted_where_invalid_rows_are(tmp_path, o
     assert not report.valid
 
 
-def test_a_cell_never_reaches_a_message(tmp_path):
-    for content in (
-        "secret-1,secret-2\nsecret-3,4\n",
-        "a,b\nsecret-1,2,3\n",
-        "a,b\nsecret-1\n",
-        'a,b\n"secret-1,2\n',
-    ):
-        with pytest.raises(DataError) as caught:
-            _read(tmp_path, content)
-        assert "secret" not in str(caught.value)
+LONG = "secret-1,secret-2\n" * (2 * _BLOCK_BYTES // 18 + 2)
+"""In a cell whose quote is never closed, or closed after more than two blocks."""
 
 
-@pytest.mark.parametrize("end", ["", '",4\n'], ids=["open", "closed"])
-def test_a_line_of_more_than_two_blocks_is_refused_without_its_cells(tmp_path, end):
-    """A quote that is never closed makes one cell of all lines after it."""
-    cell = "secret-1,secret-2\n" * (2 * _BLOCK_BYTES // 18 + 2)
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("secret-1,secret-2\nsecret-3,4\n", "a,b\nsecret-1,2,3\n", "a,b\nsecret-1\n"),
+        *('a,b\n"secret-1,2\n', f'a,b\n1,2\n"{LONG}', f'a,b\n1,2\n"{LONG}",4\n'),
+    ],
+    ids=["header", "long row", "short row", "open", "long open", "long closed"],
+)
+def test_a_cell_never_reaches_a_message(tmp_path, content):
     with pytest.raises(DataError) as caught:
-        _read(tmp_path, f'a,b\n1,2\n"{cell}{end}')
+        _read(tmp_path, content)
     assert "secret" not in str(caught.value)
 
 
@@ -146,14 +143,6 @@ def test_odd_column_names_in_a_compressed_file_are_read(tmp_path):
     assert (list(frame), _cells(frame)) == (names, [["1", "2", "3", "4"]])
 
 
-def test_parquet_keeps_whole_numbers_whole(tmp_path):
-    path = tmp_path / "people.parquet"
-    pd.DataFrame({"a": LARGE, "b": ["x", None]}).to_parquet(path)
-    frame = read_frame(_spec(), path)
-    assert list(frame.columns) == NAMES
-    assert frame["a"].tolist() == list(LARGE)
-
-
 def test_parquet_faults_are_told_and_nested_columns_refused_by_their_schema(tmp_path):
     path = tmp_path / "people.parquet"
     pq.write_table(pa.table({"a": [1], "b": [["secret"]]}), path)
@@ -170,11 +159,13 @@ def test_parquet_faults_are_told_and_nested_columns_refused_by_their_schema(tmp_
         read_frame(_spec(), path)
 
 
-def test_a_database_table_is_read_by_an_address_from_the_environment(tmp_path, monkeypatch):
+def test_parquet_and_databases_keep_whole_numbers_whole(tmp_path, monkeypatch):
     engine = sa.create_engine(f"sqlite:///{tmp_path}/people.db")
-    frame = pd.DataFrame(
-        {"a": LARGE, "b": ["x", None], "day": pd.to_datetime(["2020-01-01", None])}
-    )
+    days = pd.to_datetime(["2020-01-01", None])
+    frame = pd.DataFrame({"a": LARGE, "b": ["x", None], "day": days})
+    frame.to_parquet(tmp_path / "people.parquet")
+    read = read_frame(_spec(["b", "day", "a"]), tmp_path / "people.parquet")
+    assert (list(read), read["a"].tolist()) == (["b", "day", "a"], list(LARGE))
     frame.to_sql("odd table", engine, index=False)
     engine.dispose()
     monkeypatch.setenv("PEOPLE_DB", f"sqlite:///{tmp_path}/people.db")
@@ -185,10 +176,7 @@ def test_a_database_table_is_read_by_an_address_from_the_environment(tmp_path, m
 
 
 def test_one_odd_value_in_a_database_changes_no_other(tmp_path):
-    """SQLite has a type for each value.
-
-    A day or text that its driver would refuse is no reason to refuse the table.
-    """
+    """SQLite has a type for each value: one that its driver would refuse spoils no table."""
     with sqlite3.connect(tmp_path / "people.db") as server:
         server.execute("CREATE TABLE people (a BOOLEAN, b DATE)")
         server.execute(

@@ -86,7 +86,7 @@ def test_a_changed_byte_ends_the_reading() -> None:
         scratch.total(lambda part: part.codes["c0"])
 
 
-def test_a_full_disk_says_what_to_do_and_keeps_nothing(
+def test_a_full_disk_and_a_folder_that_cannot_be_written_say_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with small_disk(tmp_path / "disk", kilobytes=64) as folder:
@@ -96,9 +96,6 @@ def test_a_full_disk_says_what_to_do_and_keeps_nothing(
             scratch_table([table])
         assert not list(folder.iterdir())
         assert os.statvfs(folder).f_bavail == os.statvfs(folder).f_blocks
-
-
-def test_a_folder_that_cannot_be_written_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/proc")
     with pytest.raises(StorageError, match=r"cannot be stored in /proc \("):
         scratch_table([Table(Domain(()), {})])

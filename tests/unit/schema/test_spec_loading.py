@@ -158,15 +158,18 @@ def test_files_that_cannot_be_read_are_storage_errors(tmp_path):
         spec_digest(spec)
 
 
+OF_A_FILE = VALID.replace("[red, no, 010, 1:30]", "{file: codes.txt}")
+OF_A_FILE = OF_A_FILE.replace(", colour: [red]", "")
+
+
 def test_lists_come_from_files_and_patterns(tmp_path):
     (tmp_path / "codes.txt").write_text("b\n\na b\n", encoding="utf-8")
-    text = VALID.replace("[red, no, 010, 1:30]", "{file: codes.txt}").replace(", colour: [red]", "")
     for source, values in (
         ("{file: codes.txt}", "b,a b"),
         ("{pattern: 'z{008..011}x'}", "z008x,z009x,z010x,z011x"),
         ("{pattern: '{9..11}'}", "9,10,11"),
     ):
-        spec = _load(tmp_path, text.replace("{file: codes.txt}", source))
+        spec = _load(tmp_path, OF_A_FILE.replace("{file: codes.txt}", source))
         listed = resolve_values(spec.attributes["colour"].values, spec.folder)
         assert ",".join(listed) == values
     assert resolve_values([1, 2.5], tmp_path) == (1.0, 2.5)
@@ -174,8 +177,7 @@ def test_lists_come_from_files_and_patterns(tmp_path):
 
 def test_the_digest_follows_content_not_layout(tmp_path):
     (tmp_path / "codes.txt").write_text("a\nb\n", encoding="utf-8")
-    text = VALID.replace("[red, no, 010, 1:30]", "{file: codes.txt}").replace(", colour: [red]", "")
-    digest = spec_digest(_load(tmp_path, text))
+    digest, text = spec_digest(_load(tmp_path, OF_A_FILE)), OF_A_FILE
     assert len(digest) == 64
     for changed, same in (
         ("# a comment\n" + text.replace("1e-7", "0.0000001"), True),

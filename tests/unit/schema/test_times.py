@@ -40,11 +40,9 @@ def test_times_are_whole_numbers_of_minutes_or_seconds(form, texts, numbers):
     assert not invalid.any()
 
 
-@pytest.mark.parametrize(
-    "text", ["8", "8:3", "08:60", "08:30:60", "-01:00", "08.30", "a", "", "12:00 PM"]
-)
-def test_other_texts_are_invalid(text):
-    assert parse(pd.Series([text], dtype="str"), _whole("%H:%M:%S"))[1].all()
+def test_other_texts_are_invalid():
+    texts = ["8", "8:3", "08:60", "08:30:60", "-01:00", "08.30", "a", "", "12:00 PM"]
+    assert parse(pd.Series(texts, dtype="str"), _whole("%H:%M:%S"))[1].all()
     assert parse(pd.Series(["08:30:01"], dtype="str"), _whole("%H:%M"))[1].all()
 
 
@@ -64,14 +62,13 @@ def _frame():
     times = [(dt.datetime.min + dt.timedelta(seconds=int(s))).time() for s in seconds]
     fine = [time.replace(microsecond=int(m)) for time, m in zip(times, lengths * 100, strict=True)]
     whole = [dt.timedelta(seconds=int(s)) for s in lengths]
+    took = [None if g else w for g, w in zip(gone, whole, strict=True)]
     return pa.table(
         {
             "at": pa.array(times, pa.time32("s")),
             "minute": pa.array([time.replace(second=0) for time in times], pa.time64("us")),
             "fine": pa.array(fine, pa.time64("ns")),
-            "took": pa.array(
-                [None if g else w for g, w in zip(gone, whole, strict=True)], pa.duration("us")
-            ),
+            "took": pa.array(took, pa.duration("us")),
             "half": pa.array([w / 2 for w in whole], pa.duration("ms")),
         }
     )

@@ -22,14 +22,8 @@ ATTRIBUTES = {
     "kind": {"type": "categorical", "values": ["a", "b"], "nullable": True},
     "yes": {"type": "boolean", "true": "Y", "false": "N"},
 }
-VALID = {
-    "count": "99",
-    "share": "0.5",
-    "day": "2020-01-01",
-    "at": "2020-01-01 00:01",
-    "kind": "a",
-    "yes": "N",
-}
+VALID = {"count": "99", "share": "0.5", "day": "2020-01-01", "at": "2020-01-01 00:01"}
+VALID |= {"kind": "a", "yes": "N"}
 
 
 class _ManyOfKindA:
@@ -48,15 +42,8 @@ def _frame(*changes):
 
 
 BROKEN = _frame(
-    {},
-    {"count": "11"},
-    {"count": "secret"},
-    {"share": "-3"},
-    {"day": "2021-05-05"},
-    {"at": "2020-02-02 00:00:30"},
-    {"kind": "secret"},
-    {"yes": "secret"},
-    {"share": None},
+    *({}, {"count": "11"}, {"count": "secret"}, {"share": "-3"}, {"day": "2021-05-05"}),
+    *({"at": "2020-02-02 00:00:30"}, {"kind": "secret"}, {"yes": "secret"}, {"share": None}),
     {"count": None, "kind": None},
 )
 
