@@ -14,14 +14,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-import ledger_requests
 import numpy as np
 import pandas as pd
 import pytest
 from nursery import Nursery
 from postgres_schemas import schema
-
-from cloister.privacy.ledger import ReservationRequest
 
 TINY_ROWS = 300
 TINY = """
@@ -60,12 +57,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/state/ledger.db"
     return str(request.getfixturevalue("postgres_place"))
-
-
-@pytest.fixture
-def ask() -> Callable[..., ReservationRequest]:
-    """Makes requests: epsilon 1 on one dataset, each its own run unless it says otherwise."""
-    return ledger_requests.ask
 
 
 @pytest.fixture

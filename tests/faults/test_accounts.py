@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from ledger_requests import ask
 from sqlalchemy import create_engine
-from two_databases import on_both
+from two_databases import on, on_both
 
 from cloister.errors import BudgetExceeded, InputError, StorageError, VerificationError
 from cloister.privacy.ledger import Account, BudgetGrant, Ledger, Opening
@@ -30,10 +28,6 @@ def opening(
 ) -> Opening:
     budget = BudgetGrant.of(name, unit, epsilon, "1e-4", "year")  # type: ignore[arg-type]
     return Opening(Account(name, unit, relation, places), budget, "first release")
-
-
-def on(day: str) -> Callable[[], datetime]:
-    return lambda: datetime.fromisoformat(day).replace(tzinfo=UTC)
 
 
 def test_the_first_release_opens_the_account_and_its_budget(place: str) -> None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from fractions import Fraction
 
 import pytest
 from ledger_requests import ask
-from two_databases import on_both
+from two_databases import on, on_both
 
 from cloister.errors import BudgetExceeded, InputError, VerificationError
-from cloister.privacy.events import GaussianCounts, Sensitivity
 from cloister.privacy.ledger import Account, BlockScheme, BudgetGrant, Ledger, Opening
 from cloister.privacy.ledger.checks import verify_chain
 from cloister.privacy.ledger.entries import Entry
-from cloister.privacy.ledger.governance import change_rules
 
 MONTHS = BlockScheme("admitted", "date", "month")
 
@@ -26,10 +22,6 @@ def opening(
 ) -> Opening:
     budget = BudgetGrant.of("adult", unit, 3, "1e-4", per)
     return Opening(Account("adult", unit, "add_remove", (), partition), budget, "first release")
-
-
-def on(day: str) -> Callable[[], datetime]:
-    return lambda: datetime.fromisoformat(day).replace(tzinfo=UTC)
 
 
 @on_both
@@ -113,24 +105,6 @@ def test_other_accounts_are_written_as_before(place: str) -> None:
     ledger = Ledger.open(place)
     ledger.reserve(ask(), "flow", opening(None))
     assert not any("block" in entry.line or "partition" in entry.line for entry in ledger.entries())
-
-
-def test_a_filter_holds_the_releases_of_each_block_on_its_own(place: str) -> None:
-    """More small releases than the sum admits; those of one block leave another's cap whole."""
-    ledger = Ledger.open(place)
-    change_rules(ledger, "*", lambda rules: replace(rules, admission="filter"), "officer", "why")
-    ones = Sensitivity.partition("add_remove")
-    events = GaussianCounts(Fraction(25), ones).to_json()
-    small = {"epsilon": "1/10", "delta": Fraction(1, 10**7), "events": events}
-    budget = BudgetGrant.of("adult", "row", 1, "1e-5", "ever")
-    opened = Opening(Account("adult", "row", "add_remove", (), MONTHS), budget, "first release")
-    for block in ("2026-08", "2026-09"):
-        for _ in range(20):
-            ledger.reserve(ask(blocks=(block,), **small), "flow", opened)
-    with pytest.raises(BudgetExceeded, match="block 2026-08"):
-        for _ in range(40):
-            ledger.reserve(ask(blocks=("2026-08", "2026-10"), **small), "flow", opened)
-    assert ledger.verify() == []
 
 
 @pytest.mark.parametrize("forged", [["2026-10"], []])

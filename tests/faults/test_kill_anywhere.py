@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ledger_requests import ask
 from sqlalchemy import Engine, event
 from sqlalchemy.engine.default import DefaultDialect
 
@@ -157,7 +158,7 @@ def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callab
 
 
 @pytest.fixture
-def new_run(new_place, ask, tmp_path) -> Callable[[], Run]:
+def new_run(new_place, tmp_path) -> Callable[[], Run]:
     """Makes releases, each with a ledger of its own."""
     number = count()
 
@@ -235,7 +236,6 @@ def test_a_kill_while_the_ledger_is_made_leaves_none_or_a_whole_one(
     new_place: Callable[[], str],
     child: Start,
     ending: Callable[[int], int],
-    ask: Callable[..., ReservationRequest],
     tmp_path: Path,
     stride: int,
 ) -> None:
@@ -294,7 +294,6 @@ def test_a_transaction_of_several_entries_is_killed_anywhere_and_done_once(
     new_place: Callable[[], str],
     child: Start,
     ending: Callable[[int], int],
-    ask: Callable[..., ReservationRequest],
     prepare: Callable[[Ledger, ReservationRequest], Callable[[], object]],
     entries: int,
     stride: int,

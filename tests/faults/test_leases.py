@@ -13,12 +13,13 @@ from pathlib import Path
 import numpy as np
 import psycopg
 import pytest
+from ledger_requests import ask
 from sqlalchemy import make_url
 from two_databases import on_both
 
 from cloister.errors import InputError, JournalMismatch, StorageError
 from cloister.privacy.door.journal import Journal
-from cloister.privacy.ledger import Ledger, Owner, ReservationRequest, State
+from cloister.privacy.ledger import Ledger, Owner, State
 from cloister.privacy.ledger.leases import LEASE_SECONDS
 
 Start = Callable[[Callable[[], int]], int]
@@ -26,7 +27,7 @@ RELEASE = "r-1"
 
 
 @pytest.fixture
-def ledger(place: str, ask: Callable[..., ReservationRequest]) -> Ledger:
+def ledger(place: str) -> Ledger:
     """A ledger with one reserved release."""
     opened = Ledger.open(place)
     opened.grant("adult", "row", 1, 0, "ever", "officer", "why")
@@ -286,7 +287,7 @@ def test_a_run_whose_lease_ran_out_asks_before_it_draws(ledger, folder, monkeypa
         assert journal.recorded == 2
 
 
-def test_a_connection_lost_between_answers_is_opened_again(postgres_place, ask, tmp_path) -> None:
+def test_a_connection_lost_between_answers_is_opened_again(postgres_place, tmp_path) -> None:
     ledger = Ledger.open(postgres_place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
     ledger.reserve(ask(release=RELEASE), "flow")

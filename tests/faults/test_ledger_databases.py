@@ -1,15 +1,16 @@
 """Both databases keep the ledger append-only, by themselves."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from ledger_requests import ask
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 from two_databases import on_both
 
 from cloister.errors import BudgetExceeded, StorageError, VerificationError
-from cloister.privacy.ledger import Ledger, ReservationRequest, State
+from cloister.privacy.ledger import Ledger, State
 from cloister.privacy.ledger.governance import decline
 from cloister.privacy.ledger.outbox import events_after
 
@@ -17,7 +18,7 @@ TABLE = "cloister_entries"
 
 
 @pytest.fixture
-def ledger(place: str, ask: Callable[..., ReservationRequest]) -> Ledger:
+def ledger(place: str) -> Ledger:
     """A ledger of four entries: a grant, two reservations, one spent."""
     opened = Ledger.open(place)
     opened.grant("adult", "row", 2, "1e-6", "ever", "officer", "why")
@@ -47,7 +48,7 @@ def refused(ledger: Ledger, statement: str) -> None:
 
 
 @on_both
-def test_a_release_lives_its_life(ledger, place, ask) -> None:
+def test_a_release_lives_its_life(ledger, place) -> None:
     ledger.advance("r-1", State.CANDIDATE, "flow", "evaluated", {"certificate": "cd" * 32})
     ledger.advance("r-2", State.REFUNDED, "flow", "not needed")
     again = Ledger.open(place)
@@ -58,26 +59,22 @@ def test_a_release_lives_its_life(ledger, place, ask) -> None:
     assert again.verify([entry.anchor for entry in again.entries()]) == []
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        f"UPDATE {TABLE} SET line = 'x' WHERE seq = 2",
-        f"UPDATE {TABLE} SET seq = 9 WHERE seq = 4",
-        f"DELETE FROM {TABLE} WHERE seq = 4",
-        f"DELETE FROM {TABLE}",
-        f"INSERT INTO {TABLE} VALUES (6, 'a', 'b', 'c', 'd')",
-        f"INSERT INTO {TABLE} VALUES (5, 'a', 'b', 'c', 'd')",
-        f"INSERT INTO {TABLE} SELECT 5, slot, 'b', 'c', 'd' FROM {TABLE} WHERE seq = 2",
-        f"INSERT INTO {TABLE} SELECT * FROM {TABLE} WHERE seq = 4",
-    ],
-)
-@on_both
-def test_the_database_refuses_to_change_or_remove(ledger: Ledger, statement: str) -> None:
-    refused(ledger, statement)
+CHANGES = [
+    f"UPDATE {TABLE} SET line = 'x' WHERE seq = 2",
+    f"UPDATE {TABLE} SET seq = 9 WHERE seq = 4",
+    f"DELETE FROM {TABLE} WHERE seq = 4",
+    f"DELETE FROM {TABLE}",
+    f"INSERT INTO {TABLE} VALUES (6, 'a', 'b', 'c', 'd')",
+    f"INSERT INTO {TABLE} VALUES (5, 'a', 'b', 'c', 'd')",
+    f"INSERT INTO {TABLE} SELECT 5, slot, 'b', 'c', 'd' FROM {TABLE} WHERE seq = 2",
+    f"INSERT INTO {TABLE} SELECT * FROM {TABLE} WHERE seq = 4",
+]
 
 
 @on_both
-def test_the_database_refuses_its_own_shortcuts(ledger: Ledger) -> None:
+def test_the_database_refuses_to_change_or_remove_also_by_its_own_shortcuts(ledger: Ledger) -> None:
+    for statement in CHANGES:
+        refused(ledger, statement)
     if ledger.store.dialect == "sqlite":
         refused(ledger, f"INSERT OR REPLACE INTO {TABLE} VALUES (4, 'a', 'b', 'c', 'd')")
         refused(ledger, f"REPLACE INTO {TABLE} VALUES (2, 'a', 'b', 'c', 'd')")
@@ -103,7 +100,7 @@ def test_the_database_refuses_its_own_shortcuts(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize("column", ["slot", "previous", "hash", "line"])
 @pytest.mark.parametrize("seq", [1, 3, 4])
-def test_an_altered_row_is_named_and_stops_the_ledger(ledger, column, seq, ask) -> None:
+def test_an_altered_row_is_named_and_stops_the_ledger(ledger, column, seq) -> None:
     with unguarded(ledger) as connection:
         connection.exec_driver_sql(
             f"UPDATE {TABLE} SET {column} = replace({column}, '0', '1') || ' ' WHERE seq = {seq}"
@@ -118,7 +115,7 @@ def test_an_altered_row_is_named_and_stops_the_ledger(ledger, column, seq, ask) 
 
 
 @on_both
-def test_a_removed_row_is_named_and_stops_the_ledger(ledger, ask) -> None:
+def test_a_removed_row_is_named_and_stops_the_ledger(ledger) -> None:
     anchor = ledger.anchor()
     assert anchor is not None
     with unguarded(ledger) as connection:
@@ -141,7 +138,7 @@ def test_a_cut_tail_is_found_by_an_anchor(ledger: Ledger) -> None:
 
 
 @on_both
-def test_names_that_sql_would_trip_over_are_kept(ledger, ask) -> None:
+def test_names_that_sql_would_trip_over_are_kept(ledger) -> None:
     name = 'Robert\'); DROP TABLE "x"; -- %s :seq é 🙂 \x00'
     ledger.grant(name, "it's", 1, 0, "ever", "officer", name)
     ledger.reserve(ask(dataset=name, unit="it's", release="r-9"), "flow")
@@ -155,7 +152,7 @@ def test_a_server_that_is_not_there_is_a_storage_error() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_a_request_that_was_declined_is_an_entry_that_charges_nothing(ledger, ask) -> None:
+def test_a_request_that_was_declined_is_an_entry_that_charges_nothing(ledger) -> None:
     before = ledger.budget("adult", "row")
     declined = [decline(ledger, ask(epsilon=50), "engineer", purpose) for purpose in ("", "a try")]
     assert ledger.budget("adult", "row") == before
@@ -169,7 +166,7 @@ def test_a_request_that_was_declined_is_an_entry_that_charges_nothing(ledger, as
 
 
 @on_both
-def test_an_event_is_there_if_its_entry_is(ledger, ask) -> None:
+def test_an_event_is_there_if_its_entry_is(ledger) -> None:
     with pytest.raises(RuntimeError), ledger.writing() as transaction:
         held = transaction.books.releases["r-1"]
         moved = {"by": "flow", "reason": "evaluated", "evidence": {}}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from ledger_requests import ask
 from small_disks import small_disk
 from sqlalchemy import event, make_url
 from sqlalchemy.engine import Connection
@@ -26,7 +27,7 @@ def ledger(place: str) -> Ledger:
 
 
 @on_both
-def test_a_locked_ledger_says_so_and_works_afterwards(ledger, place, ask) -> None:
+def test_a_locked_ledger_says_so_and_works_afterwards(ledger, place) -> None:
     waiting = Ledger.open(place, timeout=0.3)
     with ledger.store.writing():
         assert waiting.budget("adult", "row").left == 100
@@ -37,7 +38,7 @@ def test_a_locked_ledger_says_so_and_works_afterwards(ledger, place, ask) -> Non
 
 
 @on_both
-def test_an_accountant_that_fails_leaves_nothing(ledger, ask) -> None:
+def test_an_accountant_that_fails_leaves_nothing(ledger) -> None:
     def fail(charges: Charges, delta: Fraction) -> Fraction | None:
         raise PrivacyError("unknown event")
 
@@ -58,7 +59,7 @@ def lose_connection(place: str, connection: Connection) -> None:
 @pytest.mark.parametrize(
     "when", ["before_lock", "after_lock", "before_insert", "after_insert", "before_commit"]
 )
-def test_a_connection_lost_on_the_way_leaves_nothing(postgres_place, ask, when) -> None:
+def test_a_connection_lost_on_the_way_leaves_nothing(postgres_place, when) -> None:
     ledger = Ledger.open(postgres_place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
     broken = Ledger.open(postgres_place)
@@ -84,7 +85,7 @@ def test_a_connection_lost_on_the_way_leaves_nothing(postgres_place, ask, when) 
     assert ledger.budget("adult", "row").left == 0 and ledger.verify() == []
 
 
-def test_an_answer_lost_after_the_commit_is_charged_once(postgres_place, ask) -> None:
+def test_an_answer_lost_after_the_commit_is_charged_once(postgres_place) -> None:
     ledger = Ledger.open(postgres_place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
     broken = Ledger.open(postgres_place)
@@ -108,7 +109,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-def test_a_full_disk_says_so_and_loses_nothing(disk, ask) -> None:
+def test_a_full_disk_says_so_and_loses_nothing(disk) -> None:
     ledger = Ledger.open(disk / "ledger.db")
     ledger.grant("adult", "row", 1000, 0, "ever", "officer", "why")
     kept = []
@@ -128,7 +129,7 @@ def _copy(disk: Path, folder: Path) -> Path:
     return folder / "ledger.db"
 
 
-def test_a_database_at_its_limit_says_so_and_works_afterwards(tmp_path, ask) -> None:
+def test_a_database_at_its_limit_says_so_and_works_afterwards(tmp_path) -> None:
     ledger = Ledger.open(tmp_path / "ledger.db")
     ledger.grant("adult", "row", 1000, 0, "ever", "officer", "why")
 
@@ -146,7 +147,7 @@ def test_a_database_at_its_limit_says_so_and_works_afterwards(tmp_path, ask) -> 
     assert ledger.verify() == []
 
 
-def test_a_ledger_that_may_not_be_written_says_so(tmp_path, ask) -> None:
+def test_a_ledger_that_may_not_be_written_says_so(tmp_path) -> None:
     ledger = Ledger.open(tmp_path / "ledger.db")
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
     event.listen(
@@ -168,7 +169,7 @@ def test_a_damaged_database_says_so(tmp_path: Path) -> None:
 
 
 @on_both
-def test_a_move_that_is_refused_leaves_nothing(ledger, ask) -> None:
+def test_a_move_that_is_refused_leaves_nothing(ledger) -> None:
     release = ledger.reserve(ask(), "flow").release.id
     before = ledger.entries()
     with pytest.raises(Exception, match="cannot become"):

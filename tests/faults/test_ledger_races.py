@@ -6,10 +6,11 @@ from collections.abc import Callable
 from multiprocessing import get_context
 
 import pytest
+from ledger_requests import ask
 from two_databases import on_both
 
 from cloister.errors import BudgetExceeded, InputError
-from cloister.privacy.ledger import Ledger, ReservationRequest, State
+from cloister.privacy.ledger import Ledger, State
 
 Start = Callable[[Callable[[], int]], int]
 
@@ -32,7 +33,6 @@ def race_for_the_last(
     racers: int,
     child: Start,
     ending: Callable[[int], int],
-    ask: Callable[..., ReservationRequest],
 ) -> None:
     """Each requests a third of a budget of which two thirds and a bit are left."""
     ledger = Ledger.open(place)
@@ -56,19 +56,19 @@ def race_for_the_last(
 
 
 @on_both
-def test_eight_processes_race_for_the_last_of_a_budget(place, child, ending, ask) -> None:
-    race_for_the_last(place, 8, child, ending, ask)
+def test_eight_processes_race_for_the_last_of_a_budget(place, child, ending) -> None:
+    race_for_the_last(place, 8, child, ending)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("repeat", range(10))
 @on_both
-def test_twenty_processes_race_for_the_last_of_a_budget(place, child, ending, ask, repeat) -> None:
-    race_for_the_last(place, 20, child, ending, ask)
+def test_twenty_processes_race_for_the_last_of_a_budget(place, child, ending, repeat) -> None:
+    race_for_the_last(place, 20, child, ending)
 
 
 @on_both
-def test_processes_that_run_the_same_release_are_charged_once(place, child, ending, ask) -> None:
+def test_processes_that_run_the_same_release_are_charged_once(place, child, ending) -> None:
     ledger = Ledger.open(place)
     ledger.grant("adult", "row", 3, 0, "ever", "officer", "why")
 
@@ -96,7 +96,7 @@ def test_processes_that_make_the_ledger_make_one(place, child, ending) -> None:
 
 
 @on_both
-def test_one_release_is_approved_by_one_of_many(place, child, ending, ask, tmp_path) -> None:
+def test_one_release_is_approved_by_one_of_many(place, child, ending, tmp_path) -> None:
     ledger = Ledger.open(place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")
     release = ledger.reserve(ask(), "flow").release.id

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from ledger_requests import ask
+from two_databases import on
 
 from cloister.errors import BudgetExceeded, InputError, NotPermitted
 from cloister.privacy.ledger import Ledger, Person, State, verify_chain
@@ -18,16 +18,6 @@ from cloister.privacy.ledger.records import REFUSED
 from cloister.tasks.data.session import write_validation
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import open_ledger
-
-
-@pytest.fixture(scope="module", autouse=True)
-def late_imports():
-    global move_release
-    from cloister.flows.review import move_release
-
-
-def on(day: str) -> Any:
-    return lambda: datetime.fromisoformat(day).replace(tzinfo=UTC)
 
 
 @pytest.fixture
@@ -119,6 +109,8 @@ def test_no_other_way_gives_refused_data_its_charge_back(ledger: Ledger) -> None
 
 
 def test_a_refused_run_that_was_killed_counts_when_it_is_withdrawn(place, tmp_path) -> None:
+    from cloister.flows.review import move_release
+
     home = Home.current({"CLOISTER_HOME": str(tmp_path / "home"), "CLOISTER_LEDGER": place})
     ledger = open_ledger(home)
     ledger.grant("adult", "row", 20, "1e-4", "year", "officer", "policy")

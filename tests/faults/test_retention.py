@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 from ledger_requests import ask
-from two_databases import on_both
+from two_databases import on, on_both
 
 from cloister.errors import InputError, NotPermitted
 from cloister.privacy.ledger import Ledger, Person, Rules, State
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.governance import change_person, change_rules, record_deletions, refuse
 from cloister.privacy.ledger.house import DAYS, DELETED, EVERYWHERE, deletion_slot, goes_at
-
-
-def on(day: str) -> Callable[[], datetime]:
-    return lambda: datetime.fromisoformat(day).replace(tzinfo=UTC)
 
 
 @pytest.fixture
@@ -36,10 +30,6 @@ def release_in(ledger: Ledger, state: State) -> str:
         return release
     if state is State.FORFEITED:
         change_rules(ledger, EVERYWHERE, lambda _: Rules(refusals=1), "officer", "policy")
-        refuse(ledger, release, "flow")
-        return release
-    if state is State.FORFEITED:
-        change_rules(ledger, "*", lambda rules: replace(rules, refusals=1), "officer", "policy")
         refuse(ledger, release, "flow")
         return release
     steps = {
@@ -140,11 +130,12 @@ def test_whoever_runs_or_decides_may_delete(ledger: Ledger) -> None:
     assert ledger.verify() == []
 
 
-@pytest.mark.parametrize("outside", ["../elsewhere", "/etc", "", "releases/../../x"])
-def test_no_entry_deletes_outside_a_home(ledger: Ledger, outside: str) -> None:
+def test_no_entry_deletes_outside_a_home(ledger: Ledger) -> None:
     release = release_in(ledger, State.APPROVED)
-    with pytest.raises(Exception, match="no ledger writes"):
-        record_deletions(ledger, {release: {"kinds": {"journal": {outside: ""}}}}, "officer", "why")
+    for outside in ("../elsewhere", "/etc", "", "releases/../../x"):
+        body = {"kinds": {"journal": {outside: ""}}}
+        with pytest.raises(Exception, match="no ledger writes"):
+            record_deletions(ledger, {release: body}, "officer", "why")
 
 
 def test_verify_names_an_entry_that_deleted_what_was_needed(ledger: Ledger) -> None:
