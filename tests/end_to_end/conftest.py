@@ -51,6 +51,22 @@ def approved_home(approved, tmp_path, monkeypatch) -> Home:
 
 
 @pytest.fixture
+def other_data(released, tmp_path, monkeypatch) -> None:
+    """The data was replaced since the release read it."""
+    from cloister.tasks.data.sources import TablesSource
+
+    path, read = tmp_path / "other.csv", TablesSource.read_again
+    path.write_text("".join(released.place.data.read_text().splitlines(keepends=True)[:-1]))
+    monkeypatch.setattr(
+        TablesSource,
+        "read_again",
+        lambda source, release, request, home: read(
+            source, release, request.filled(data=str(path)), home
+        ),
+    )
+
+
+@pytest.fixture
 def out(place) -> Path:
     return place.folder / "out"
 

@@ -240,17 +240,15 @@ def test_what_a_place_does_not_take_waits_and_goes_with_the_next_move(
     assert move(released.id) == 0
     said = capsys.readouterr().err
     for entry in entries(home)[-3:]:
-        assert (
-            f"warning: entry {entry.seq} is in the ledger, and its anchor could not be sent" in said
-        )
+        told = f"warning: entry {entry.seq} is in the ledger, and its anchor could not be sent"
+        assert told in said
     assert store in said
     if kind == "git":
         (finding,) = findings(home)
         assert finding.startswith(f"{store}: cannot be read (git ")
     back()
-    assert words(home).endswith(
-        f"(1 anchor, up to entry {entries(home)[-4].seq}; 3 wait to be sent)"
-    )
+    last = entries(home)[-4].seq
+    assert words(home).endswith(f"(1 anchor, up to entry {last}; 3 wait to be sent)")
     assert findings(home) == []
     assert move(released.id, "publish") == 0
     assert "warning" not in capsys.readouterr().err
@@ -263,10 +261,16 @@ def grant(home: Home, epsilon: str) -> None:
     ledger.grant("clubs", "row", epsilon, "1e-5", "year", "A. Officer", "test")
 
 
-def test_anchors_that_were_removed_from_a_place_are_missed(anchored, released, tmp_path):
+def test_anchors_that_were_removed_are_missed_and_a_line_cut_off_spoils_no_other(
+    anchored, released, tmp_path
+):
     worm = tmp_path / "worm"
     home = anchored(str(worm))
+    worm.write_text('{"payload": "ey')  # by a disk that was full
     assert move(released.id) == 0
+    assert words(home).startswith(f"{worm} (3 anchors, ")
+    assert words(home).endswith("; 1 line that cannot be read)")
+    assert findings(home) == []
     text = worm.read_text()
     worm.write_text("".join(text.splitlines(keepends=True)[:-1]))
     last = entries(home)[-1].seq
@@ -277,16 +281,6 @@ def test_anchors_that_were_removed_from_a_place_are_missed(anchored, released, t
     )
     worm.unlink()
     assert any("lacks the anchor" in finding for finding in findings(home))
-
-
-def test_a_line_that_a_full_disk_cut_off_spoils_no_other(anchored, released, tmp_path):
-    worm = tmp_path / "worm"
-    home = anchored(str(worm))
-    worm.write_text('{"payload": "ey')
-    assert move(released.id) == 0
-    assert words(home).startswith(f"{worm} (3 anchors, ")
-    assert words(home).endswith("; 1 line that cannot be read)")
-    assert findings(home) == []
 
 
 def test_two_who_send_at_once_both_push(anchored, tmp_path, released, monkeypatch):

@@ -81,7 +81,6 @@ def keep_lines(path: Path, number: int) -> None:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda path: path.unlink(), "cannot be used"),
         (lambda path: path.write_text("name,club\nA,B\n"), "cannot be used"),
         (lambda path: keep_lines(path, 1), "has no rows"),
         (lambda path: keep_lines(path, 6), "has 5 rows as declared, and attacks need 20"),
@@ -99,16 +98,11 @@ def test_rows_held_out_that_cannot_be_used_leave_nothing(
     assert not (home.release(released.id) / "internal" / "attacks.html").exists()
 
 
-def test_other_data_is_no_risk_of_the_release(released, own, capsys):
-    """The data was replaced since: the look stays in the ledger, and there is no page."""
-    path, kept = released.place.data, released.place.data.read_text()
-    try:
-        path.write_text("".join(kept.splitlines(keepends=True)[:-1]))
-        assert run(["review", "attack", released.id, *WORDS]) == 2
-    finally:
-        path.write_text(kept)
+def test_other_data_is_no_risk_of_the_release(home, released, capsys, other_data):
+    """The look stays in the ledger, and there is no page."""
+    assert run(["review", "attack", released.id, *WORDS]) == 2
     assert "is not what release" in capsys.readouterr().err
-    assert not (own / "home" / "releases" / released.id / "internal" / "attacks.html").exists()
+    assert not (home.release(released.id) / "internal" / "attacks.html").exists()
 
 
 def test_only_who_decides_may_look_and_only_before(home, released, cloister, capsys, monkeypatch):

@@ -15,63 +15,25 @@ from cloister.flows.cli.console import progress
 from cloister.models.registry import OF_BENCHMARKS
 from cloister.tasks.ledger.access import existing_ledger
 
-COMMANDS = [
-    ["demo"],
-    ["release"],
-    ["plan"],
-    ["sample"],
-    ["answer"],
-    ["evaluate"],
-    ["constraints", "check"],
-    ["budget", "show"],
-    ["dataset", "add"],
-    ["dataset", "list"],
-    ["budget", "grant"],
-    ["budget", "allow"],
-    ["budget", "history"],
-    ["ledger", "list"],
-    ["ledger", "show"],
-    ["ledger", "export"],
-    ["ledger", "restore"],
-    ["review", "list"],
-    ["review", "show"],
-    ["review", "approve"],
-    ["review", "reject"],
-    ["review", "publish"],
-    ["review", "withdraw"],
-    ["review", "countersign"],
-    ["review", "attack"],
-    ["retention", "show"],
-    ["retention", "run"],
-    *(["notify", word] for word in ("add", "list", "remove", "test", "send")),
-    ["verify"],
-    ["keys", "show"],
-    ["keys", "make"],
-    ["keys", "trust"],
-    ["keys", "revoke"],
-    ["keys", "rotate"],
-    ["people", "list"],
-    ["people", "set"],
-    ["people", "token"],
-    ["people", "withdraw"],
-    ["rules", "show"],
-    ["rules", "set"],
-    ["confirm"],
-    ["retention", "show"],
-    ["retention", "run"],
-    ["trail"],
-    ["fetch"],
-    ["report"],
-    ["spec", "draft"],
-    ["spec", "check"],
-    ["methods"],
-    ["audit"],
-    ["attack"],
-    ["benchmark"],
-    ["deploy"],
-    ["serve"],
-    ["page"],
-]
+ALONE = (
+    "demo release plan sample answer evaluate verify confirm trail fetch report methods audit "
+    "attack benchmark deploy serve page"
+)
+GROUPS = {
+    "constraints": "check",
+    "budget": "show grant allow history",
+    "dataset": "add list",
+    "ledger": "list show export restore",
+    "review": "list show approve reject publish withdraw countersign attack",
+    "retention": "show run",
+    "notify": "add list remove test send",
+    "keys": "show make trust revoke rotate",
+    "people": "list set token withdraw",
+    "rules": "show set",
+    "spec": "draft check measure",
+}
+COMMANDS = [[word] for word in ALONE.split()]
+COMMANDS += [[group, word] for group, words in GROUPS.items() for word in words.split()]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -99,11 +61,6 @@ def test_help_loads_no_heavy_library():
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
 
-def test_unknown_command_leaves_with_two(capsys):
-    assert run(["relase"]) == 2
-    assert "relase" in capsys.readouterr().err
-
-
 def test_progress_off_a_terminal_is_text_and_json_if_asked(capsys):
     def written(*options):
         run([*options, "methods", "--json"])
@@ -119,16 +76,8 @@ def test_progress_off_a_terminal_is_text_and_json_if_asked(capsys):
 
 
 def test_evaluate_compares_files(released, own, cloister):
-    figures = cloister(
-        "evaluate",
-        released.place.spec,
-        "--data",
-        released.place.data,
-        "--synthetic",
-        released.out / "synthetic.parquet",
-        "--out",
-        own / "figures",
-    )
+    files = ("--data", released.place.data, "--synthetic", released.out / "synthetic.parquet")
+    figures = cloister("evaluate", released.place.spec, *files, "--out", own / "figures")
     assert figures["internal"] is True
     assert figures["metrics"]["violations.hard.largest_percent"] == 0
     assert (own / "figures" / "evaluation.json").exists()
@@ -153,39 +102,18 @@ def test_evaluate_refuses_a_target_that_there_is_not(released, own, capsys):
 
 @pytest.mark.slow
 def test_evaluate_trains_the_panel_on_the_targets_that_are_named(released, own, cloister):
-    files = [
-        "--data",
-        released.place.data,
-        "--synthetic",
-        released.out / "synthetic.parquet",
-        "--level",
-        "full",
-    ]
-    found = cloister(
-        "evaluate", released.place.spec, *files, "--panel", "twelve", "--target", "age"
-    )
+    files = ("--data", released.place.data, "--synthetic", released.out / "synthetic.parquet")
+    words = ("evaluate", released.place.spec, *files, "--level", "full", "--target", "age")
+    found = cloister(*words, "--panel", "twelve")
     assert list(found["learning"]["targets"]) == list(found["truth"]["targets"]) == ["age"]
     assert len(found["learning"]["classifiers"]) == 12
-    attacked = cloister(
-        "evaluate",
-        released.place.spec,
-        *files,
-        "--target",
-        "age",
-        "--held-out",
-        released.place.data,
-    )
+    attacked = cloister(*words, "--held-out", released.place.data)
     assert 0 <= attacked["membership"]["auc"] <= 1
 
 
 def test_constraints_check_counts_pairs_and_leaves_with_one(place, cloister, capsys):
-    assert [
-        found["violations"]
-        for found in cloister("constraints", "check", place.spec, "--data", place.data)
-    ] == [
-        0,
-        0,
-    ]
+    counted = cloister("constraints", "check", place.spec, "--data", place.data)
+    assert [found["violations"] for found in counted] == [0, 0]
     assert len(cloister("constraints", "check", place.spec)) == 2  # of the spec's source
     lines = place.data.read_text().splitlines()
     place.data.write_text("\n".join([*lines, "north,S,19,5,True"]) + "\n")
@@ -203,19 +131,10 @@ def test_a_draft_is_refused_until_it_is_declared_and_confirmed(place, cloister, 
     assert run(["spec", "check", str(draft)]) == 2
     said = capsys.readouterr().err
     assert "has 3 problems" in said
-    for words in (
-        "unconfirmed: names of columns",
-        "types of attributes",
-        "'age'",
-        "data-derived",
-        "number of rows",
-    ):
+    for words in ("names of columns", "types of attributes", "'age'", "data-derived", "number of"):
         assert words in said
-    declared = (
-        draft.read_text()
-        .replace("data-derived", "form")
-        .replace("{measured: true}", "{public: 2000}")
-    )
+    declared = draft.read_text().replace("data-derived", "form")
+    declared = declared.replace("{measured: true}", "{public: 2000}")
     draft.write_text(declared)
     for command in ("check", "release"):
         order = ["spec", "check", str(draft)] if command == "check" else ["release", str(draft)]
@@ -228,13 +147,12 @@ def test_a_draft_is_refused_until_it_is_declared_and_confirmed(place, cloister, 
     assert yaml.safe_load(declared)["attributes"]
 
 
-def test_methods_are_listed(cloister):
+def test_looking_makes_no_ledger(place, cloister, capsys):
     names = [method["name"] for method in cloister("methods")]
     assert {"kamino", "kamino-paper", "mixture", "independent"} <= set(names)
     assert OF_BENCHMARKS.isdisjoint(names)
-
-
-def test_no_ledger_is_made_by_looking(place, cloister):
+    assert run(["relase"]) == 2
+    assert "relase" in capsys.readouterr().err
     assert cloister("ledger", "list") == []
     assert cloister("budget", "show") == []
     assert existing_ledger(place.home) is None

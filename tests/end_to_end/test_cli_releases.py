@@ -1,20 +1,18 @@
 """What the command line shows of a release, and how it is reviewed and verified."""
 
 import pandas as pd
-import pytest
 
 from cloister.flows.cli.app import run
 from cloister.privacy.ledger import Ledger
 
 
-def test_release_reports_spend_violations_and_files(released, own, cloister):
+def test_ledger_and_budget_are_shown_and_a_grant_replaces_the_budget(
+    released, own, cloister, capsys, monkeypatch
+):
+    assert [release["release"] for release in cloister("ledger", "list", "clubs")] == [released.id]
     shown = cloister("ledger", "show", released.id)
     assert [step["state"] for step in shown["steps"]] == ["reserved", "spent", "candidate"]
     assert shown["epsilon"] == "1/1"
-
-
-def test_ledger_list_and_budget(released, own, cloister, capsys, monkeypatch):
-    assert [release["release"] for release in cloister("ledger", "list", "clubs")] == [released.id]
     (budget,) = cloister("budget", "show", "clubs")
     assert (budget["granted"], budget["spent"], budget["left"]) == ("4", "1", "3")
     assert budget["together"] == budget["composed"]  # its earlier name
@@ -25,22 +23,8 @@ def test_ledger_list_and_budget(released, own, cloister, capsys, monkeypatch):
     assert run(["budget", "show", "clubs"]) == 0
     assert "None" not in capsys.readouterr().out
     assert cloister("budget", "show", "clubs")[0]["composed"] is None
-
-
-def test_grant_replaces_the_budget(own, cloister):
-    granted = cloister(
-        "budget",
-        "grant",
-        "clubs",
-        "--epsilon",
-        "9/2",
-        "--delta",
-        "1e-5",
-        "--per",
-        "year",
-        "--reason",
-        "policy",
-    )
+    words = ("--epsilon", "9/2", "--delta", "1e-5", "--per", "year", "--reason", "policy")
+    granted = cloister("budget", "grant", "clubs", *words)
     assert (granted["granted"], granted["left"]) == ("4.5", "3.5")
 
 
@@ -52,10 +36,8 @@ def test_review_moves_a_release_and_rows_are_drawn_from_approved_ones_only(
     assert run(draw) == 2
     assert "approved" in capsys.readouterr().err
     assert [waiting["release"] for waiting in cloister("review", "list")] == [released.id]
-    approved = cloister(
-        "review", "approve", released.id, "--by", "A. Officer", "--reason", "read it"
-    )
-    assert approved["state"] == "approved"
+    words = (released.id, "--by", "A. Officer", "--reason", "read it")
+    assert cloister("review", "approve", *words)["state"] == "approved"
     assert cloister(*draw)["rows"] == 321
     assert len(pd.read_parquet(more)) == 321
     assert run(draw) == 2  # never overwritten
@@ -63,8 +45,8 @@ def test_review_moves_a_release_and_rows_are_drawn_from_approved_ones_only(
     cloister("sample", released.id, "--rows", "321", "--out", text, "--seed", "5")
     pd.testing.assert_frame_equal(pd.read_csv(text), pd.read_parquet(more), check_dtype=False)
     assert float(cloister("budget", "show", "clubs")[0]["spent"]) == 1
-    cloister("review", "publish", released.id, "--by", "A. Officer", "--reason", "handed on")
-    cloister("review", "withdraw", released.id, "--by", "A. Officer", "--reason", "superseded")
+    for move in ("publish", "withdraw"):
+        cloister("review", move, *words)
     assert run(["review", "approve", released.id, "--reason", "again"]) == 2
 
 
@@ -82,28 +64,20 @@ def test_verify_finds_nothing_wrong(released, own, cloister, capsys):
     assert capsys.readouterr().out.startswith("0 problems")
 
 
-@pytest.mark.parametrize(
-    "name", ["synthetic.parquet", "synthetic.csv", "certificate.yaml", "certificate.html"]
-)
-def test_verify_names_an_altered_file(own, capsys, name):
-    path = own / "out" / name
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-    assert run(["verify", str(own / "out")]) == 1
-    assert name in capsys.readouterr().out
-
-
-def test_verify_names_an_altered_manifest(own, capsys):
+def test_verify_names_altered_and_missing_files(released, own, capsys):
+    for name in ("synthetic.parquet", "synthetic.csv", "certificate.yaml", "certificate.html"):
+        path = own / "out" / name
+        content = path.read_bytes()
+        middle = len(content) // 2
+        path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+        assert run(["verify", str(own / "out")]) == 1
+        assert name in capsys.readouterr().out
+        path.write_bytes(content)
     path = own / "out" / "manifest.json"
-    path.write_text(
-        path.read_text().replace("kamino", "kamina").replace("synthetic.csv", "synthetic.cvs")
-    )
+    text = path.read_text().replace("kamino", "kamina")
+    path.write_text(text.replace("synthetic.csv", "synthetic.cvs"))
     assert run(["verify", str(own / "out")]) == 1
     assert "manifest.json" in capsys.readouterr().out
-
-
-def test_verify_names_a_missing_file(released, own, capsys):
     (own / "home" / "releases" / released.id / "public" / "synthetic.csv").unlink()
     assert run(["verify"]) == 1
     assert "synthetic.csv" in capsys.readouterr().out

@@ -1,6 +1,7 @@
 """Rows drawn from an approved release by the command line, and its answers."""
 
 import json
+import shutil
 
 import pandas as pd
 import pytest
@@ -12,26 +13,31 @@ from cloister.models.sampling import drawing
 from cloister.tasks.data import parts, tables
 
 
+@pytest.fixture(scope="module")
+def copied(approved, tmp_path_factory):
+    """A copy of the home, which these tests only read."""
+    folder = tmp_path_factory.mktemp("copied") / "home"
+    return shutil.copytree(approved.place.home.folder, folder)
+
+
 @pytest.fixture
-def approved(released, own, cloister):
-    cloister("review", "approve", released.id, "--by", "A. Officer", "--reason", "read it")
-    return released.id
+def own(copied, approved, tmp_path, monkeypatch):
+    """A folder with what was handed on."""
+    monkeypatch.setenv("CLOISTER_HOME", str(copied))
+    shutil.copytree(approved.folder / "public", tmp_path / "out")
+    return tmp_path
 
 
-def test_rows_are_drawn_under_conditions(approved, own, cloister):
+@pytest.fixture
+def drawn(approved, own) -> str:
+    """The approved release."""
+    return approved.id
+
+
+def test_rows_are_drawn_under_conditions(drawn, own, cloister):
     out = own / "conditioned.csv"
-    cloister(
-        "sample",
-        approved,
-        "--rows",
-        "200",
-        "--out",
-        out,
-        "--where",
-        "home region=north",
-        "--where",
-        "income=",
-    )
+    where = ["--where", "home region=north", "--where", "income="]
+    cloister("sample", drawn, "--rows", "200", "--out", out, *where)
     rows = pd.read_csv(out)
     assert len(rows) == 200
     assert set(rows["home region"]) == {"north"}
@@ -39,10 +45,10 @@ def test_rows_are_drawn_under_conditions(approved, own, cloister):
     assert rows["capital"].nunique() == 1
 
 
-def test_a_release_is_named_by_its_folder_or_a_file(approved, own, cloister):
+def test_a_release_is_named_by_its_folder_or_a_file(drawn, own, cloister):
     files = (own / "out", own / "out" / "schema.py")
-    asked = [cloister("answer", what, "count()") for what in (approved, *files)]
-    assert asked[0]["release"] == approved
+    asked = [cloister("answer", what, "count()") for what in (drawn, *files)]
+    assert asked[0]["release"] == drawn
     assert asked[1:] == [asked[0]] * 2
     pages = [cloister("report", what, "--for", "analysts")["page"] for what in files]
     assert pages == [str(own / "out" / "report.html")] * 2
@@ -60,14 +66,14 @@ def test_a_release_is_named_by_its_folder_or_a_file(approved, own, cloister):
         (["age=20", "age=30"], "two conditions"),
     ],
 )
-def test_conditions_that_cannot_be_met_are_refused(approved, own, capsys, where, said):
+def test_conditions_that_cannot_be_met_are_refused(drawn, own, capsys, where, said):
     options = [part for text in where for part in ("--where", text)]
-    assert run(["sample", approved, "--rows", "5", "--out", str(own / "none.csv"), *options]) != 0
+    assert run(["sample", drawn, "--rows", "5", "--out", str(own / "none.csv"), *options]) != 0
     assert said in capsys.readouterr().err
     assert not (own / "none.csv").exists()
 
 
-def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
+def test_an_interrupted_draw_goes_on(drawn, own, cloister, monkeypatch):
     monkeypatch.setattr(drawing, "CHUNK_ROWS", 100)
     monkeypatch.setattr(tables, "CELLS_OF_GROUP", 1)
     stored = []
@@ -83,7 +89,7 @@ def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
         return store(self, number, rows)
 
     out = own / "long.parquet"
-    draw = ["sample", approved, "--rows", "450", "--out", str(out)]
+    draw = ["sample", drawn, "--rows", "450", "--out", str(out)]
     needed = []
     with monkeypatch.context() as patch:
         patch.setattr(sampling, "require_room", lambda folder, size: needed.append(size))
@@ -103,9 +109,9 @@ def test_an_interrupted_draw_goes_on(approved, own, cloister, monkeypatch):
     assert not list(own.glob(".long*"))
 
 
-def test_draws_to_one_file_at_once_are_refused_but_one(approved, own, monkeypatch, capsys):
+def test_draws_to_one_file_at_once_are_refused_but_one(drawn, own, monkeypatch, capsys):
     out = own / "busy.parquet"
-    draw = ["sample", approved, "--rows", "50", "--out", str(out)]
+    draw = ["sample", drawn, "--rows", "50", "--out", str(out)]
     refused = []
 
     def written(path, groups, write=tables.write_rows):
@@ -121,35 +127,35 @@ def test_draws_to_one_file_at_once_are_refused_but_one(approved, own, monkeypatc
     assert not list(own.glob(".busy*"))
 
 
-def test_a_disk_without_room_for_the_rows_is_said_before_any_is_drawn(approved, own, capsys):
+def test_a_disk_without_room_for_the_rows_is_said_before_any_is_drawn(drawn, own, capsys):
     with small_disk(own / "disk", kilobytes=1024) as disk:
-        draw = ["sample", approved, "--rows", "1000000", "--out", str(disk / "rows.parquet")]
+        draw = ["sample", drawn, "--rows", "1000000", "--out", str(disk / "rows.parquet")]
         assert run(draw) == 2
         said = " ".join(capsys.readouterr().err.split())
         assert "the disk has 1 MiB free and up to" in said and "request fewer rows" in said
         assert list(disk.iterdir()) == []
 
 
-def test_binary_columns_are_refused_of_a_model_without_them(approved, own, capsys):
+def test_binary_columns_are_refused_of_a_model_without_them(drawn, own, capsys):
     out = own / "ones.parquet"
-    assert run(["sample", approved, "--rows", "5", "--binary", "--out", str(out)]) == 2
+    assert run(["sample", drawn, "--rows", "5", "--binary", "--out", str(out)]) == 2
     assert "release with --method copula or copula-paper" in capsys.readouterr().err
     assert not out.exists()
 
 
-def test_a_question_is_answered_at_no_cost(approved, own, cloister, capsys):
-    said = cloister("answer", approved, "count() by `home region`")
+def test_a_question_is_answered_at_no_cost(drawn, own, cloister, capsys):
+    said = cloister("answer", drawn, "count() by `home region`")
     assert [row["home region"] for row in said["estimates"]] == ["north", "south", "east"]
     assert all(0 < row["low"] < row["estimate"] < row["high"] for row in said["estimates"])
     assert said["epsilon"] == 0
-    assert run(["answer", approved, "median(income)", "--of", "table"]) == 0
+    assert run(["answer", drawn, "median(income)", "--of", "table"]) == 0
     assert "missing and special values of income are left out" in capsys.readouterr().out
-    assert run(["answer", approved, "mean(wages)"]) == 2
+    assert run(["answer", drawn, "mean(wages)"]) == 2
     assert "no column 'wages'" in capsys.readouterr().err
 
 
-def test_an_error_that_no_counts_bound_is_refused_in_place_of_an_interval(approved, own, capsys):
-    assert run(["answer", approved, "share(member = 'True') by `home region`"]) == 2
+def test_an_error_that_no_counts_bound_is_refused_in_place_of_an_interval(drawn, own, capsys):
+    assert run(["answer", drawn, "share(member = 'True') by `home region`"]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "the release counted no table of home region x member together" in said
     assert "by `cloister sample`" in said

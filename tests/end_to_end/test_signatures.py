@@ -10,11 +10,9 @@ import pytest
 from forged_ledger import rewritten
 
 from cloister.flows.cli.app import main
-from cloister.privacy.certificate.manifest import Lineage, read_manifest, write_manifest
 from cloister.privacy.ledger import Ledger, State
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.signing import FileSigner
-from cloister.tasks.home.files import digest_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import open_ledger
 from cloister.tasks.ledger.keys import house_signer
@@ -63,7 +61,6 @@ def given(public: Path, tmp_path: Path) -> Path:
     [
         ((), 4, "not approved, as far as this folder shows"),
         (("approved",), 0, "approved as of 2"),
-        (("approved", "published"), 0, "published as of 2"),
         (("rejected",), 4, "rejected as of 2"),
         (("approved", "published", "withdrawn"), 4, "withdrawn as of 2"),
     ],
@@ -85,14 +82,9 @@ def test_a_third_party_reads_the_state_from_folder_and_key(
     (tmp_path / "other").mkdir(mode=0o700)
     (tmp_path / "other.pub").write_text(FileSigner.open(tmp_path / "other" / "key.pem").key.pem)
     assert run("verify", folder, "--key", tmp_path / "other.pub") == 3
-
-
-def test_an_approval_may_be_too_old(home, public, key, released, tmp_path, monkeypatch):
-    move_release(home, released.id, "approved", "officer", "because")
-    folder = given(public, tmp_path)
-    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "third" / "home"))
-    assert run("verify", folder, "--key", key, "--max-age", "1") == 0
-    assert run("verify", folder, "--key", key, "--max-age", "0") == 4
+    if moves == ("approved",):  # an approval may be too old
+        assert run("verify", folder, "--key", key, "--max-age", "1") == 0
+        assert run("verify", folder, "--key", key, "--max-age", "0") == 4
 
 
 def test_in_the_home_the_ledger_gives_the_state_of_each_copy(home, public, released, tmp_path):
@@ -105,28 +97,6 @@ def test_in_the_home_the_ledger_gives_the_state_of_each_copy(home, public, relea
     assert run("verify") == 0
 
 
-def test_a_folder_altered_with_all_digests_computed_anew_is_found(
-    home, public, key, released, tmp_path, monkeypatch, capsys
-):
-    """The forger changes a table and the certificate, and writes a manifest that fits."""
-    move_release(home, released.id, "approved", "officer", "because")
-    folder = given(public, tmp_path)
-    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "third" / "home"))
-    table, lineage = folder / "synthetic.parquet", read_manifest(folder).lineage
-    before = digest_of(table)
-    table.write_bytes(table.read_bytes() + b"salaries")
-    certificate = folder / "certificate.yaml"
-    certificate.write_text(certificate.read_text().replace(before, digest_of(table)))
-    (folder / "manifest.json").unlink()
-    assert isinstance(lineage, Lineage)
-    write_manifest(folder, released.id, lineage)
-    assert run("verify", folder, "--key", key) == 1
-    said = capsys.readouterr().out
-    assert said.startswith("0 problems")  # the folder agrees with itself
-    for name in ("synthetic.parquet", "certificate.yaml", "manifest.json"):
-        assert f"{name}: was altered" in said
-
-
 def test_an_unsigned_folder_is_only_consistent_with_itself(
     public, key, tmp_path, elsewhere, capsys
 ):
@@ -135,15 +105,6 @@ def test_an_unsigned_folder_is_only_consistent_with_itself(
         path.unlink()
     assert run("verify", folder, "--key", key) == 3
     assert "unsigned: only consistent with itself" in capsys.readouterr().out
-
-
-def test_a_sheet_of_another_release_is_found(home, public, key, released, tmp_path, monkeypatch):
-    """An approval that was signed for another folder approves nothing here."""
-    move_release(home, released.id, "approved", "officer", "because")
-    folder = given(public, tmp_path)
-    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "third" / "home"))
-    (folder / "published.dsse.json").write_bytes((folder / "approved.dsse.json").read_bytes())
-    assert run("verify", folder, "--key", key) == 1
 
 
 def test_a_rewritten_approver_is_found_by_the_signature(home, released):
@@ -182,22 +143,22 @@ def test_a_move_that_was_killed_before_its_signature_is_signed_again(home, publi
     assert len(facts["signatures"]) == 1
 
 
-def test_a_replaced_house_key_is_found(home, released):
-    private, public = (home.folder / "signing" / f"house.{end}" for end in ("pem", "pub"))
-    private.unlink()
-    FileSigner.open(private)
-    assert any("are of two keys" in each for each in verify_records(home, None)[1])
-    public.unlink()
-    house_signer(home)
-    assert any("is not signed by the key" in each for each in verify_records(home, None)[1])
-
-
-def test_a_lost_public_half_is_missed_and_the_folder_still_read(home, public, released, capsys):
+def test_a_lost_and_a_replaced_house_key_are_found(home, public, released, capsys):
+    """The folder is still read where the public half is lost."""
+    private, half = (home.folder / "signing" / f"house.{end}" for end in ("pem", "pub"))
     move_release(home, released.id, "approved", "officer", "because")
-    (home.folder / "signing" / "house.pub").unlink()
+    text = half.read_text()
+    half.unlink()
     assert run("verify", public) == 0
     assert run("verify") == 1
     assert "house.pub" in capsys.readouterr().out
+    half.write_text(text)
+    private.unlink()
+    FileSigner.open(private)
+    assert any("are of two keys" in each for each in verify_records(home, None)[1])
+    half.unlink()
+    house_signer(home)
+    assert any("is not signed by the key" in each for each in verify_records(home, None)[1])
 
 
 def test_a_statement_that_was_written_and_not_recorded_is_recorded(home, released, monkeypatch):

@@ -3,10 +3,22 @@
 import json
 import logging
 import sys
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from cloister.flows.cli.app import run
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """An empty folder to work in, with a home of its own that is empty."""
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture
@@ -18,6 +30,32 @@ def server(prefect_server, place):
     with get_client(sync_client=True) as client:
         for deployment in client.read_deployments():
             client.delete_deployment(deployment.id)
+
+
+@pytest.fixture
+def failing() -> Iterator[Callable[[int], str]]:
+    """Starts a server that is in health, and answers all else with an error; its URL."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path.endswith("/health") else self.server.status)
+            self.end_headers()
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.do_GET()
+
+        def log_message(self, *words: object) -> None:
+            """Nothing."""
+
+    def start(status: int) -> str:
+        server.status = status
+        return f"http://127.0.0.1:{server.server_port}/api"
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield start
+        server.shutdown()
 
 
 @pytest.fixture
