@@ -1,7 +1,6 @@
 """Linking partial records: exactly n records with the views' tables, referees, matching."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from links import count_matches
@@ -61,15 +60,10 @@ def test_views_that_do_not_agree_still_give_exactly_n_records():
     assert (table_of(records, ("a", "b")) == first.counts).all()
 
 
-def test_records_of_greater_count_are_linked_first():
-    left = np.array([[0], [0], [0]])
-    taken = by_priority(
-        left, np.array([[0], [0], [1]]), np.array([1, 2, 2]), np.random.default_rng(1)
-    )
+def test_records_of_greater_count_are_linked_first_as_in_the_example_of_the_paper():
+    left, right = np.array([[0], [0], [0]]), np.array([[0], [0], [1]])
+    taken = by_priority(left, right, np.array([1, 2, 2]), np.random.default_rng(1))
     assert sorted(taken) == [0, 1, 2] and taken[0] == 2
-
-
-def test_the_motivating_example_of_the_paper():
     left, right = np.array([[0, 1], [0, 1], [0, 0]]), np.array([[0, 1], [0, 0], [0, 0]])
     taken = by_priority(left, right, np.array([2, 2, 1]), np.random.default_rng(2))
     assert count_matches(left, right, taken) == 2
@@ -113,15 +107,10 @@ def test_a_referee_that_nothing_can_satisfy_changes_no_view():
     assert (table_of(judged, ("a", "b")) == whole[0].counts).all()
 
 
-@pytest.mark.parametrize("rows", [0, 1])
-def test_hardly_any_rows(rows):
-    rng = np.random.default_rng(0)
-    whole = round_views(
-        [view_of(names, population(1)) for names in best_views(SHAPES, 3).linked], rows, rng
-    )
-    assert len(link_views(whole, (), rng).parts) == rows
-
-
-def test_margins_come_in_the_order_of_the_names():
-    view = view_of(("a", "b", "c"), population(1))
+def test_hardly_any_rows_and_margins_in_the_order_of_the_names():
+    people, rng = population(1), np.random.default_rng(0)
+    for rows in (0, 1):
+        linked = [view_of(names, people) for names in best_views(SHAPES, 3).linked]
+        assert len(link_views(round_views(linked, rows, rng), (), rng).parts) == rows
+    view = view_of(("a", "b", "c"), people)
     assert (view.project(["c", "a"]).counts == view.counts.sum(1).T).all()

@@ -129,9 +129,11 @@ def test_a_width_that_is_asked_for_is_that_of_the_views(method):
     assert parts == 4
 
 
-def test_a_view_too_large_is_refused_before_any_charge():
+def test_a_view_too_large_is_refused_and_dpview_plus_says_where_it_has_no_referees():
     with pytest.raises(PlanError, match="declare fewer bins or values"):
         make_plan(create("dpview-paper"), adult(view_width=15, parts=50), PURE)
+    words = [stage.explanation for stage in make_plan(create("dpview+"), adult(), PURE).stages]
+    assert any("so that this is the plan of dpview" in each for each in words)
 
 
 def test_the_guideline_gives_wider_views_to_more_rows_and_greater_epsilon():
@@ -150,11 +152,6 @@ def test_random_partitions_hold_every_attribute_and_are_hardly_better_than_the_s
     assert views.within_bounds(sizes)
     assert best_views(sizes, 5).size(sizes) <= 1.1 * views.size(sizes)
     assert views == random_views(dict(reversed(sizes.items())), 5)
-
-
-def test_dpview_plus_says_where_it_has_no_referees():
-    words = [stage.explanation for stage in make_plan(create("dpview+"), adult(), PURE).stages]
-    assert any("so that this is the plan of dpview" in each for each in words)
 
 
 def test_what_a_spec_says_of_views_is_of_these_methods_alone(tmp_path):

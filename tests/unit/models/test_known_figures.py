@@ -100,28 +100,31 @@ def test_a_figure_that_is_none_is_an_error_with_its_line(tmp_path, soft):
 
 @pytest.mark.parametrize("method", WEIGHING)
 def test_nothing_is_asked_of_the_data_for_a_known_rate(method):
-    known = make_plan(create(method), task_of(RATED), BUDGET)
-    none = make_plan(create(method), task_of(), BUDGET)
-    assert "soft constraints" not in {stage.name for stage in known.stages}
+    """Of several only the unknown are asked."""
+    known, none, both, alone = (
+        make_plan(create(method), task_of(*rules), BUDGET)
+        for rules in ((RATED,), (), (RISING, RATED), (RISING,))
+    )
     assert known.event == none.event
     assert known.rate_deviation is None
-
-
-@pytest.mark.parametrize("method", WEIGHING)
-def test_of_several_only_the_unknown_are_asked(method):
-    both = make_plan(create(method), task_of(RISING, RATED), BUDGET)
-    alone = make_plan(create(method), task_of(RISING), BUDGET)
     assert both.event == alone.event
-    assert "soft constraints" in {stage.name for stage in both.stages}
+    for plan, asked in ((known, False), (both, True)):
+        assert ("soft constraints" in {stage.name for stage in plan.stages}) is asked
 
 
-def test_a_known_weight_draws_rows_one_after_the_other():
-    choice = choose_sampling(task_of(WEIGHTED), ("supports", "sequential"))
+def test_a_known_weight_draws_rows_one_after_the_other_and_options_need_an_effect():
+    ways = ("supports", "sequential")
+    choice = choose_sampling(task_of(WEIGHTED), ways)
     assert choice.sequential
     assert "'zoned' has a known weight" in str(choice)
-    task = task_of(WEIGHTED, sampling=RowSampling("supports"))
-    with pytest.raises(PlanError, match="'zoned' has a known weight"):
-        choose_sampling(task, ("supports", "sequential"))
+    for rules, sampling, problem in (
+        ((WEIGHTED,), RowSampling("supports"), "'zoned' has a known weight"),
+        ((), RowSampling("sequential"), "none can act"),
+        ((RISING,), RowSampling(resampled=0.5), "are options of sampling: sequential"),
+        ((RISING,), RowSampling(tries=30), "are options of sampling: sequential"),
+    ):
+        with pytest.raises(PlanError, match=problem):
+            choose_sampling(task_of(*rules, sampling=sampling), ways)
 
 
 @pytest.mark.parametrize("method", ["dpview", "copula", "independent", "bayes", "deniability"])
@@ -129,15 +132,6 @@ def test_methods_that_cannot_draw_rows_one_after_the_other_refuse(method):
     for task in (task_of(WEIGHTED), task_of(RISING, sampling=RowSampling("sequential"))):
         with pytest.raises(PlanError, match="draws rows inside feasible sets; use another method"):
             make_plan(create(method), task, BUDGET)
-
-
-def test_options_without_an_effect_are_refused():
-    ways = ("supports", "sequential")
-    with pytest.raises(PlanError, match="none can act"):
-        choose_sampling(task_of(sampling=RowSampling("sequential")), ways)
-    for sampling in (RowSampling(resampled=0.5), RowSampling(tries=30)):
-        with pytest.raises(PlanError, match="are options of sampling: sequential"):
-            choose_sampling(task_of(RISING, sampling=sampling), ways)
 
 
 def test_every_method_of_one_table_draws_inside_supports_or_says_why_not():

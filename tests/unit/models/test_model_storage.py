@@ -29,52 +29,33 @@ def saved(fitted, tmp_path: Path) -> Path:
     return save(tmp_path / "model", fitted)
 
 
-def test_a_saved_model_draws_the_same_rows(fitted, saved: Path, tmp_path: Path):
+def test_a_saved_model_draws_the_same_rows_and_brings_its_declared_world(fitted, saved, tmp_path):
     alone = tmp_path / "elsewhere"
     shutil.move(saved, alone)
     drawn = load_model(alone).sample(300, SamplingSource(5)).frame()
     pd.testing.assert_frame_equal(drawn, fitted.model.sample(300, SamplingSource(5)).frame())
-
-
-def test_a_saved_model_brings_its_declared_world(fitted, saved: Path):
-    loaded = load_saved(saved)
-    assert loaded.task.constraints == fitted.task.constraints
-    assert loaded.task.lead.domain.names == fitted.task.domain.names
-    assert (loaded.task.data_rows, loaded.task.neighbours) == (
-        fitted.task.data_rows,
-        fitted.task.neighbours,
-    )
+    loaded, task = load_saved(alone), fitted.task
+    assert loaded.task.constraints == task.constraints
+    assert loaded.task.lead.domain.names == task.domain.names
+    assert (loaded.task.data_rows, loaded.task.neighbours) == (task.data_rows, task.neighbours)
     assert (loaded.dataset, loaded.method) == ("small", "kamino")
 
 
-def test_a_self_contained_spec_needs_no_file(fitted, tmp_path: Path):
+def test_a_self_contained_spec_needs_no_file_and_has_checks_as_the_same_denials(fitted):
     alone = self_contained(fitted.spec)
-    assert alone.attributes["home town"].values == [
-        "Aa",
-        "Bé",
-        'C "quoted"',
-        "D, with comma",
-        "E-dash",
-        "F",
-    ]
+    towns = ["Aa", "Bé", 'C "quoted"', "D, with comma", "E-dash", "F"]
+    assert alone.attributes["home town"].values == towns
     assert [constraint.name for constraint in alone.constraints] == ["town-state", "soft-pay"]
-
-
-def test_checks_are_written_out_as_the_same_denials():
     spec = leavers(50).declared()
-    alone = self_contained(spec)
+    alone, rows = self_contained(spec), {spec.name: 50}
     assert not any(declared.check for declared in alone.constraints)
-    rows = {spec.name: 50}
     assert task_of(alone, rows).constraints == task_of(spec, rows).constraints
 
 
-def test_saving_twice_gives_the_same_bytes(fitted, saved: Path, tmp_path: Path):
+def test_saving_twice_gives_the_same_bytes_and_nothing_is_pickled(fitted, saved, tmp_path):
     again = save(tmp_path / "again", fitted)
     for path in saved.iterdir():
         assert path.read_bytes() == (again / path.name).read_bytes()
-
-
-def test_nothing_is_pickled(saved: Path):
     with np.load(saved / "arrays.npz", allow_pickle=False) as arrays:
         assert all(not arrays[name].dtype.hasobject for name in arrays.files)
 
@@ -90,19 +71,15 @@ def test_an_altered_byte_is_found_and_its_file_named(saved: Path, name: str):
             load_model(saved)
 
 
-def test_a_missing_model_is_one_clear_error(tmp_path: Path):
+def test_a_missing_model_a_newer_format_and_an_unwritable_folder_are_clear_errors(
+    fitted, saved: Path, tmp_path: Path
+):
     with pytest.raises(StorageError, match=r"model\.json cannot be read"):
         load_model(tmp_path)
-
-
-def test_a_newer_format_asks_for_a_newer_version(saved: Path):
     record = json.loads((saved / "model.json").read_text())
     (saved / "model.json").write_text(json.dumps(record | {"format": 99}))
     with pytest.raises(InputError, match="newer version"):
         load_model(saved)
-
-
-def test_an_unwritable_folder_is_one_clear_error(fitted, tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CloisterError, match="cannot be written"):
         save(tmp_path / "file" / "model", fitted)
