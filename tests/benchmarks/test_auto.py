@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
-from private_table import PrivateTable
+from shape import release_rows
 
 from cloister.errors import PlanError
 from cloister.evaluation.classifiers import detect
 from cloister.evaluation.learning import TrainTestSplit, synthetic_training_rows, train_and_test
 from cloister.evaluation.marginals import compare_marginals
 from cloister.evaluation.targets import targets_of
-from cloister.models.protocol import fit, make_plan
-from cloister.models.registry import choose_method, create
+from cloister.models.registry import choose_method
 from cloister.models.task import Budget
-from cloister.privacy.door.journal import Journal
-from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
+from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.spec_files.loading import load_spec
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]  # seconds
@@ -100,7 +97,8 @@ def lines_of(real, targets, budget, methods):
 
 
 def measures(real, targets, method, budget):
-    drawn = released(real, method, budget)
+    rows, noise = (real.table, real.task), NoiseSource()
+    drawn = release_rows(*rows, budget.epsilon, method, budget.delta, noise).synthetic
     _, two, three = compare_marginals(real.table, drawn)
     tested = TrainTestSplit.of(real.table).test
     rows = synthetic_training_rows(drawn)
@@ -111,15 +109,3 @@ def measures(real, targets, method, budget):
         "F1": learnt.f1,
         "detection": detect(real.table, drawn).auc,
     }
-
-
-def released(real, method, budget):
-    synthesizer = create(method)
-    plan = make_plan(synthesizer, real.task, budget)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Journal.open(Path(folder), {"benchmark": "auto"}) as journal,
-    ):
-        door = PrivateTable(real.table, real.task.neighbours, plan.event, journal, NoiseSource())
-        model = fit(synthesizer, door, real.task, plan)
-    return model.sample(real.task.output_rows, SamplingSource(1))

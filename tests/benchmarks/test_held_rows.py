@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
+from specs import spec_of
 
 from cloister.models.task import task_of
 from cloister.schema.attributes import Integer
@@ -72,15 +73,8 @@ def test_persons_read_and_bounded(tmp_path, monkeypatch, workers) -> None:
         "city": {"type": "categorical", "values": ["a", "b", "c"], "per": "person"},
     } | {name: {"type": "integer", "min": 0, "max": 15} for name in columns}
     unit = {"key": "person", "max_rows": 5}
-    privacy = {
-        "unit": unit,
-        "relation": "add_remove",
-        "rows": {"public": PERSONS},
-        "budget": {"epsilon": 1, "delta": 0, "per": "ever"},
-    }
-    release = {"method": "independent", "epsilon": 1, "delta": 0}
-    declared = {"name": "visits", "source": {"path": str(path)}, "privacy": privacy}
-    spec = Spec.declared_in(tmp_path, declared | {"attributes": attributes, "release": release})
+    content = spec_of("visits", PERSONS, attributes, unit=unit)
+    spec = Spec.declared_in(tmp_path, content | {"source": {"path": str(path)}})
     domain = task_of(spec, {"visits": PERSONS}).lead.domain
     source = TableSource(spec, domain, None, ())
     bound = PersonBound(spec.privacy.unit, b"key of a benchmark")

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from specs import spec_of
 
 from cloister.models.task import task_of
 from cloister.schema.spec import Spec
@@ -53,16 +54,8 @@ def test_cells_of_a_kind(tmp_path: Path, kind: str) -> None:
     rng, path = np.random.default_rng(1), tmp_path / "table.parquet"
     frame = pd.DataFrame({f"c{number}": draw(rng) for number in range(COLUMNS)})
     frame.to_parquet(path, row_group_size=ROWS // 4)
-    privacy = {
-        "unit": "row",
-        "relation": "add_remove",
-        "rows": {"public": ROWS},
-        "budget": {"epsilon": 1, "delta": 0, "per": "ever"},
-    }
-    content = {"name": "table", "source": {"path": str(path)}, "privacy": privacy}
-    attributes = dict.fromkeys(frame.columns, declared)
-    release = {"method": "independent", "epsilon": 1, "delta": 0}
-    spec = Spec.declared_in(tmp_path, content | {"attributes": attributes, "release": release})
+    content = spec_of("table", ROWS, dict.fromkeys(frame.columns, declared))
+    spec = Spec.declared_in(tmp_path, content | {"source": {"path": str(path)}})
     domain = task_of(spec, {"table": ROWS}).lead.domain
     begin = time.process_time()
     table, _ = read_table(spec, domain)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from specs import spec_of
 
 from cloister.benchmarks import resources
 
@@ -76,20 +77,9 @@ def made(folder: Path, rows: int, columns: int, binary: bool) -> Path:
         writer.write_table(table)
     assert writer is not None
     writer.close()
-    content = {
-        "name": "made",
-        "source": {"path": str(folder / "made.parquet")},
-        "privacy": {
-            "unit": "row",
-            "relation": "add_remove",
-            "rows": {"public": rows},
-            "budget": {"epsilon": 1, "delta": "1e-7", "per": "ever"},
-        },
-        "attributes": {
-            name: {**declared, "provenance": "made"} for name, declared in attributes.items()
-        },
-        "release": {"method": "independent", "epsilon": 1, "delta": "1e-8"},
-    }
+    named = {name: {**declared, "provenance": "made"} for name, declared in attributes.items()}
+    content = spec_of("made", rows, named, method="independent", delta="1e-8")
+    content["source"] = {"path": str(folder / "made.parquet")}
     (folder / "spec.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     return folder / "spec.yaml"
 
