@@ -23,12 +23,21 @@ from cloister.constraints.counting import (
     violations_per_row,
 )
 from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
-from cloister.schema.attributes import Categorical, Float, Integer, Ordinal
+from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, Ordinal
 from cloister.schema.domain import Domain, Table
 from cloister.schema.scratch import scratch_table
 
 NUMBERS, LISTED, RANKED = ("age-at start", "b", "c"), ("tag", "other tag"), ("grade",)
-LISTS = {"tag": ["x", "y", "z"], "other tag": ["w", "z", "y"], "grade": ["low", "mid", "high"]}
+DAYS, MOMENTS, FLAGS = ("day", "other day"), ("moment",), ("flag",)
+LISTS = {
+    "tag": ["x", "y", "z"],
+    "other tag": ["w", "z", "y"],
+    "grade": ["low", "mid", "high"],
+    "day": ["2020-02-29"],
+    "other day": ["2020-02-29"],
+    "moment": ["2020-02-29 00:00:00"],
+    "flag": [True, False],
+}
 DOMAIN = Domain.of(
     {
         "age-at start": Integer(type="integer", min=-2, max=2, nullable=True),
@@ -37,6 +46,16 @@ DOMAIN = Domain.of(
         "tag": Categorical(type="categorical", values=["x", "y", "z"], nullable=True),
         "other tag": Categorical(type="categorical", values=["w", "z", "y"]),
         "grade": Ordinal(type="ordinal", values=["low", "mid", "high"], nullable=True),
+        "day": Date(type="date", min="2020-02-27", max="2020-03-02", nullable=True),
+        "other day": Date(type="date", min="2020-02-28", max="2020-03-01"),
+        "moment": Datetime(
+            type="datetime",
+            min="2020-02-28T22:00:00",
+            max="2020-02-29T03:00:00",
+            step=3600,
+            nullable=True,
+        ),
+        "flag": Boolean(type="boolean", nullable=True),
     },
     Path(),
 )
@@ -53,8 +72,8 @@ EQUALITIES = [Op.EQ, Op.NE]
 
 @st.composite
 def predicates(draw: st.DrawFn) -> Predicate:
-    family = draw(st.sampled_from([NUMBERS, NUMBERS, LISTED, RANKED]))
-    op = draw(st.sampled_from(EQUALITIES if family is LISTED else list(Op)))
+    family = draw(st.sampled_from([NUMBERS, NUMBERS, LISTED, RANKED, DAYS, MOMENTS, FLAGS]))
+    op = draw(st.sampled_from(EQUALITIES if family in (LISTED, FLAGS) else list(Op)))
     left = Cell(draw(st.sampled_from([1, 2])), draw(st.sampled_from(family)))
     if draw(st.integers(0, 3)) == 0:
         values = (
@@ -100,6 +119,8 @@ def satisfies(predicate: Predicate, pair: dict[int, dict[str, object]]) -> bool:
         return False
     if predicate.left.attribute == "grade":
         left, right = (LISTS["grade"].index(value) for value in (left, right))
+    if isinstance(left, pd.Timestamp):
+        right = pd.Timestamp(right)
     return COMPARE[predicate.op](left, right)
 
 

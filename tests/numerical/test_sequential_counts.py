@@ -112,7 +112,7 @@ def costs(index, rows):
     return noted
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(90))
 @given(constraints, seeds, st.integers(0, 25), st.sampled_from([0.5, np.inf]))
 def test_costs_are_those_of_loops_over_all_rows_before(constraint, seed, count, weight):
     before, rows = table_of(seed, count), table_of(seed + 1, 6)
