@@ -13,6 +13,7 @@ import pytest
 from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from specs import listed, spec_of, whole
 
 from cloister.errors import CloisterError, PlanError
 from cloister.schema.blocks import blocks_of, previous
@@ -48,25 +49,19 @@ def spec_in(folder: Path, source: str, kind: str, unit: str, on_invalid: str) ->
     low, high = ("2026-01-01", "2026-12-31")
     moment = "T00:00:00" if kind == "datetime" else ""
     day = {"type": kind, "min": low + moment, "max": high + moment, "provenance": "form"}
-    content = {
-        "name": "stays",
-        "source": {"path": str(folder / f"rows.{source}")},
-        "privacy": {
-            "unit": UNITS[unit],
-            "relation": "add_remove",
-            "block": {"column": "admitted", "per": "month"},
-            "rows": {"public": 100},
-            "budget": {"epsilon": 10, "delta": 0, "per": "ever"},
-        },
-        "attributes": {
-            "admitted": day,
-            "ward": {"type": "categorical", "values": ["a", "b"], "provenance": "plan"},
-            "cost": {"type": "integer", "min": 0, "max": 9, "provenance": "prices"},
-            "person": {"type": "integer", "min": 1, "max": 4, "provenance": "form"},
-        },
-        "validation": {"on_invalid": on_invalid},
-        "release": {"method": "independent", "epsilon": 1, "delta": 0},
+    attributes = {
+        "admitted": day,
+        "ward": listed("a", "b"),
+        "cost": whole(0, 9),
+        "person": whole(1, 4),
     }
+    content = spec_of("stays", 100, attributes, unit=UNITS[unit], method="independent")
+    content["privacy"] |= {
+        "block": {"column": "admitted", "per": "month"},
+        "budget": {"epsilon": 10, "delta": "1e-4", "per": "ever"},
+    }
+    path = str(folder / f"rows.{source}")
+    content |= {"source": {"path": path}, "validation": {"on_invalid": on_invalid}}
     if source == "sqlite":
         content["source"] = {"url": f"sqlite:///{folder}/rows.sqlite", "table": "rows"}
     path = folder / "spec.yaml"
@@ -140,7 +135,7 @@ def test_a_date_that_cannot_be_read_is_treated_as_invalid_cells_are(tmp_path: Pa
     assert opened(spec, [good, invalid], "2026-10") == opened(spec, [good], "2026-10")
 
 
-def spec_of(per: str) -> Spec:
+def divided(per: str) -> Spec:
     spec = Spec.model_construct(privacy=None)
     privacy = type("Privacy", (), {"block": BlockSpec(column="admitted", per=per)})  # type: ignore[arg-type]
     return spec.model_copy(update={"privacy": privacy})
@@ -158,7 +153,7 @@ def spec_of(per: str) -> Spec:
     ],
 )
 def test_blocks_are_named_alone_in_ranges_or_as_the_one_before(per, text, blocks) -> None:
-    assert blocks_of(spec_of(per), text, datetime(2026, 3, 31, 23, tzinfo=UTC)) == blocks
+    assert blocks_of(divided(per), text, datetime(2026, 3, 31, 23, tzinfo=UTC)) == blocks
 
 
 @pytest.mark.parametrize(
@@ -172,7 +167,7 @@ def test_blocks_are_named_alone_in_ranges_or_as_the_one_before(per, text, blocks
 )
 def test_what_names_no_block_is_refused(per, text) -> None:
     with pytest.raises(PlanError, match="--block"):
-        blocks_of(spec_of(per), text)
+        blocks_of(divided(per), text)
 
 
 def test_the_block_before_is_of_the_day_in_utc() -> None:

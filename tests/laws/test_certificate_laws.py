@@ -39,9 +39,8 @@ def certified(request, basis, fitted, brief_training, tmp_path_factory):
     chosen = make_plan(synthesizer, task, Budget(basis.epsilon, basis.delta))
     table = fitted.model.sample(400, SamplingSource(3))
     with Journal.open(tmp_path_factory.mktemp("journal"), {"run": request.param}) as journal:
-        private = PrivateTable(
-            table, task.neighbours, chosen.event, journal, NoiseSource.insecure(1)
-        )
+        noise = NoiseSource.insecure(1)
+        private = PrivateTable(table, task.neighbours, chosen.event, journal, noise)
         model = fit(synthesizer, private, task, shortened(chosen))
     spec = suited_spec(request.param, basis.spec)
     own = replace(
@@ -73,44 +72,25 @@ def sentences(certificate: Certificate) -> str:
 
 
 def kinds(event) -> set[type]:
-    return (
-        {kind for part, _ in event.parts for kind in kinds(part)}
-        if isinstance(event, Composed)
-        else {type(event)}
-    )
+    parts = event.parts if isinstance(event, Composed) else ()
+    return {kind for part, _ in parts for kind in kinds(part)} or {type(event)}
 
 
-def test_noisy_counts_of_soft_constraints_are_mentioned_only_where_they_were_measured(certified):
-    chosen, _, certificate = certified
-    asked = any(kinds(stage.event) for stage in chosen.stages if stage.name == "soft constraints")
-    assert asked or "soft" not in sentences(certificate)
-
-
-def test_gradients_are_spoken_of_only_where_there_are_any(certified):
-    chosen, _, certificate = certified
-    trained = SampledGaussian in kinds(chosen.event)
-    assert trained == ("gradient" in sentences(certificate))
-    assert trained == any("DP-SGD" in mechanism.name for mechanism in certificate.mechanisms)
-
-
-def test_views_and_mixtures_are_spoken_of_by_their_own_methods_alone(certified):
-    chosen, _, certificate = certified
+def test_a_certificate_speaks_of_what_its_method_did_alone(certified):
+    chosen, model, certificate = certified
     said = sentences(certificate)
+    asked = any(kinds(stage.event) for stage in chosen.stages if stage.name == "soft constraints")
+    assert asked or "soft" not in said
+    trained = SampledGaussian in kinds(chosen.event)
+    assert trained == ("gradient" in said)
+    assert trained == any("DP-SGD" in mechanism.name for mechanism in certificate.mechanisms)
     assert ("mixture" in said) == (chosen.method == "mixture")
     assert "views" not in said or chosen.method.startswith("dpview")
     assert "network" not in said or chosen.method.startswith(("kamino", "bayes", "deniability"))
-
-
-def test_estimates_of_histograms_are_told_of_methods_that_make_them(certified):
-    chosen, _, certificate = certified
-    told = "towards their mean" in sentences(certificate)
-    assert told == (not chosen.method.endswith("-paper"))
-
-
-def test_more_rows_are_promised_only_by_models_that_give_any_number(certified):
-    _, model, certificate = certified
-    said = sentences(certificate)
+    assert ("towards their mean" in said) == (not chosen.method.endswith("-paper"))
     assert ("Further rows drawn from the model cost nothing" in said) == (model.capacity is None)
+    again = type(chosen.parameters).from_json(chosen.parameters.to_json())
+    assert again == chosen.parameters
 
 
 def test_a_finite_model_says_how_many_rows_it_gives(basis):
@@ -119,12 +99,6 @@ def test_a_finite_model_says_how_many_rows_it_gives(basis):
     assert "at most 123 rows" in said
     assert "any number" not in certificate.stages[-1].purpose
     assert "cost nothing" not in said
-
-
-def test_parameters_are_the_same_after_a_round_trip_through_json(certified):
-    chosen, _, _ = certified
-    again = type(chosen.parameters).from_json(chosen.parameters.to_json())
-    assert again == chosen.parameters
 
 
 @pytest.mark.parametrize("method", [n for n in ONE_TABLE if len(create(n).guarantees) == 1])

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from specs import listed, spec_of, whole
 
 from cloister.models.task import task_of
 from cloister.models.transforms.person_tables import first_rows, person_tables
@@ -18,26 +19,14 @@ KEY = b"key of a test"
 
 
 def visits(folder: Path, most: int) -> Spec:
-    return Spec.declared_in(
-        folder,
-        {
-            "name": "visits",
-            "source": {"path": str(folder / "visits.csv")},
-            "privacy": {
-                "unit": {"key": "person", "max_rows": most},
-                "relation": "add_remove",
-                "rows": {"public": 600},
-                "budget": {"epsilon": 1, "delta": 0, "per": "ever"},
-            },
-            "attributes": {
-                "person": {"type": "text", "pattern": "P{1..999}"},
-                "city": {"type": "categorical", "values": ["a", "b", "c"], "per": "person"},
-                "cost": {"type": "integer", "min": 0, "max": 4},
-            },
-            "validation": {"on_invalid": "drop"},
-            "release": {"method": "independent", "epsilon": 1, "delta": 0},
-        },
-    )
+    attributes = {
+        "person": {"type": "text", "pattern": "P{1..999}"},
+        "city": listed(*"abc", per="person"),
+        "cost": whole(0, 4),
+    }
+    content = spec_of("visits", 600, attributes, unit={"key": "person", "max_rows": most})
+    source, rule = {"path": str(folder / "visits.csv")}, {"on_invalid": "drop"}
+    return Spec.declared_in(folder, content | {"source": source, "validation": rule})
 
 
 def rows_of(rng: np.random.Generator, persons: int) -> pd.DataFrame:

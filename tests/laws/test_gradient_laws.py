@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -17,12 +18,8 @@ from private_table import PrivateTable
 from cloister.errors import StorageError
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import SampledGaussian
-from cloister.privacy.mechanisms.noise import (
-    ALLOWANCE,
-    CHANGED_BLOCKS,
-    GaussianGradient,
-    Neighbours,
-)
+from cloister.privacy.mechanisms import noise
+from cloister.privacy.mechanisms.noise import ALLOWANCE, GaussianGradient, Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.query import TableRows
 from cloister.schema.attributes import Integer
@@ -34,37 +31,19 @@ from cloister.tasks.data.workers import Workers, workers_of
 
 @pytest.fixture(scope="module", autouse=True)
 def late_imports():
-    global \
-        BlockSum, \
-        FactoredGradient, \
-        GradientSum, \
-        Outer, \
-        SampledRows, \
-        Tensor, \
-        TupleNetwork, \
-        block_size, \
-        clipped_gradients, \
-        in_blocks, \
-        torch
+    global BlockSum, Outer, SampledRows, TupleNetwork, clipped_gradients, torch
     import torch
-    from torch import Tensor
 
     from cloister.models.kamino.networks import TupleNetwork
     from cloister.privacy.queries import clipped_gradients
-    from cloister.privacy.queries.clipped_gradients import (
-        BlockSum,
-        FactoredGradient,
-        GradientSum,
-        Outer,
-        SampledRows,
-        block_size,
-        in_blocks,
-    )
+    from cloister.privacy.queries.clipped_gradients import BlockSum, Outer, SampledRows
 
 
 DECLARED, CLIP = 8192, 2.0
 NEXT_TO_NONE = Fraction(1, 10**9)
 SIZES = (3, 40, 2, 17, 100, 5)
+EVERY_ROW = GaussianGradient(Fraction(1), Fraction(1), CLIP)
+Gradient = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -78,7 +57,7 @@ class Levels:
         return codes
 
 
-def opposed(codes: Tensor) -> FactoredGradient:
+def opposed(codes: torch.Tensor) -> clipped_gradients.FactoredGradient:
     """A gradient of 5 clips, downwards for level 0 and upwards for level 1."""
     return {"weight": Outer(torch.ones(len(codes), 1), 5 * CLIP * (2.0 * codes - 1.0))}
 
@@ -87,16 +66,11 @@ def released_sum(codes: Sequence[int], folder: Path) -> float:
     """The door's answer for all rows, times the expected batch, with almost no noise."""
     domain = Domain.of({"a": Integer(type="integer", min=0, max=1)}, folder)
     event = SampledGaussian(Fraction(1), NEXT_TO_NONE, 1)
-    private = PrivateTable(
-        Table(domain, {"a": np.asarray(codes, dtype=np.int32)}),
-        Neighbours(),
-        event,
-        Journal.open(folder, {}),
-        NoiseSource(),
-    )
+    table, journal = Table(domain, {"a": np.asarray(codes, np.int32)}), Journal.open(folder, {})
+    private = PrivateTable(table, Neighbours(), event, journal, NoiseSource())
     mechanism = GaussianGradient(Fraction(1), NEXT_TO_NONE, CLIP)
     rows = SampledRows((Levels("a", 2),), mechanism, float(DECLARED))
-    query = GradientSum(rows, opposed, {"weight": torch.zeros(1, 1)})
+    query = clipped_gradients.GradientSum(rows, opposed, {"weight": torch.zeros(1, 1)})
     return float(private.answer(query, mechanism, "law")[0])
 
 
@@ -111,18 +85,14 @@ def test_a_row_moves_the_sum_by_the_clip_whatever_number_of_rows_was_declared(
     assert 0.99 * CLIP < abs(moved) <= CLIP * (1 + ALLOWANCE + 1e-6)
 
 
-def summed(
-    gradient: Callable[[Tensor], FactoredGradient], codes: Tensor, order: list[int]
-) -> list[NDArray[np.int64]]:
+def summed(gradient: Gradient, codes: torch.Tensor, order: list[int]) -> list[NDArray[np.int64]]:
     """Each block's sum on the grid, as the door computes it."""
-    mechanism, size = GaussianGradient(Fraction(1), Fraction(1), CLIP), block_size(len(order))
-    names = tuple(gradient(codes[:1]))
-    return list(
-        map(BlockSum(gradient, names, mechanism, size), in_blocks(codes[order].numpy(), size))
-    )
+    size = clipped_gradients.block_size(len(order))
+    kernel = BlockSum(gradient, tuple(gradient(codes[:1])), EVERY_ROW, size)
+    return list(map(kernel, clipped_gradients.in_blocks(codes[order].numpy(), size)))
 
 
-def network_gradient(scale: float) -> Callable[[Tensor], FactoredGradient]:
+def network_gradient(scale: float) -> Gradient:
     network = TupleNetwork(SIZES, width=8)
     generator = torch.Generator().manual_seed(4)
     start = network.initial([np.full(size, 1 / size) for size in SIZES], generator)
@@ -138,37 +108,34 @@ def network_gradient(scale: float) -> Callable[[Tensor], FactoredGradient]:
 def test_a_row_changes_its_own_block_and_the_last_and_no_other_bit(rows: int, scale: float) -> None:
     """The additional row takes a random place, and the row that was there moves to the end."""
     generator = torch.Generator().manual_seed(rows)
-    codes = torch.stack(
-        [torch.randint(0, size, (rows + 1,), generator=generator) for size in SIZES], 1
-    )
-    gradient, order = network_gradient(scale), list(range(rows))
-    size = block_size(rows)
+    drawn = [torch.randint(0, size, (rows + 1,), generator=generator) for size in SIZES]
+    codes, gradient, order = torch.stack(drawn, 1), network_gradient(scale), list(range(rows))
+    size = clipped_gradients.block_size(rows)
     before = summed(gradient, codes, order)
     for place in {0, rows // 3, rows - 1}:
         after = summed(gradient, codes, [*order[:place], rows, *order[place + 1 :], place])
         same = [np.array_equal(a, b) for a, b in zip(before, after, strict=False)]
-        assert {block for block, alike in enumerate(same) if not alike} <= {
-            place // size,
-            rows // size,
-        }
+        changed = {block for block, alike in enumerate(same) if not alike}
+        assert changed <= {place // size, rows // size}
         moved = np.sqrt(np.square((sum(after) - sum(before)).astype(np.float64)).sum())
-        assert moved <= 2.0**36 * (1 + ALLOWANCE) + CHANGED_BLOCKS * np.sqrt(len(before[0]))
+        assert moved <= 2.0**36 * (1 + ALLOWANCE) + noise.CHANGED_BLOCKS * np.sqrt(len(before[0]))
 
 
 @pytest.mark.parametrize("expected", [1, 512, 600, 8192, 10**6])
 def test_blocks_are_of_one_public_size(expected: int) -> None:
-    size = block_size(expected)
+    size = clipped_gradients.block_size(expected)
     assert 128 <= size <= 2048
     computed = []
 
-    def gradient(codes: Tensor) -> FactoredGradient:
+    def gradient(codes: torch.Tensor) -> clipped_gradients.FactoredGradient:
         computed.append(len(codes))
         return {"weight": Outer(torch.ones(len(codes), 1), codes.float())}
 
-    kernel = BlockSum(gradient, ("weight",), GaussianGradient(Fraction(1), Fraction(1), CLIP), size)
+    kernel = BlockSum(gradient, ("weight",), EVERY_ROW, size)
     for rows, blocks in ((0, 1), (size, 1), (3 * size + 5, 4)):
         computed.clear()
-        total = sum(map(kernel, in_blocks(np.ones((rows, 1), dtype=np.int32), size)))
+        blocked = clipped_gradients.in_blocks(np.ones((rows, 1), dtype=np.int32), size)
+        total = sum(map(kernel, blocked))
         assert computed == blocks * [size]
         assert total == rows * 2**36 // CLIP
 
@@ -206,7 +173,8 @@ def sum_of_a_batch(table: Table, expected: float = LARGE) -> NDArray[np.int64]:
     cells = tuple(Levels(f"a{number}", size) for number, size in enumerate(SIZES))
     gradient = network_gradient(1.0)
     shapes = dict.fromkeys(gradient(torch.zeros(1, len(SIZES), dtype=torch.long)), torch.zeros(0))
-    query = GradientSum(SampledRows(cells, mechanism, expected), gradient, shapes)
+    rows = SampledRows(cells, mechanism, expected)
+    query = clipped_gradients.GradientSum(rows, gradient, shapes)
     return query.exact(TableRows(table), NoiseSource.insecure(3))
 
 
@@ -230,7 +198,8 @@ def test_blocks_of_the_rows_that_each_worker_holds_would_be_found(
         blocks: HeldBlocks, kernel: BlockSum, pieces: Sequence[NDArray[np.int32]]
     ) -> NDArray[np.int64]:
         rows = np.concatenate(pieces)
-        return summed(blocks, kernel, in_blocks(rows[np.argsort(rows[:, 1])], kernel.size))
+        held = rows[np.argsort(rows[:, 1])]
+        return summed(blocks, kernel, clipped_gradients.in_blocks(held, kernel.size))
 
     monkeypatch.setattr(HeldBlocks, "summed", by_holder)
     difference = sum_of_a_batch(held) - sum_of_a_batch(in_memory(held))
@@ -248,15 +217,13 @@ def idle_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BlockSum, "__call__", refuse)
 
 
-def test_the_expected_batch_alone_decides_who_computes(held: BlockTable, idle_here: None) -> None:
+def test_the_expected_batch_decides_who_computes_unless_workers_round_otherwise(
+    held: BlockTable, workers: Workers, idle_here: None
+) -> None:
     sum_of_a_batch(held)
     with pytest.raises(AssertionError):
         sum_of_a_batch(held, LARGE - 1)
-
-
-def test_the_door_computes_where_workers_round_otherwise(
-    held: BlockTable, workers: Workers, idle_here: None
-) -> None:
+    workers._arithmetics.clear()
     workers._arithmetics.update({"of one processor", "of another"})
     with pytest.raises(AssertionError):
         sum_of_a_batch(held)

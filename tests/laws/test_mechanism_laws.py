@@ -57,6 +57,7 @@ CHANCE = 1e-11
 """That one bound is wrong: a run has at most 900 bounds for each of 16 mechanisms."""
 FEW, MANY = 15_000, pytest.param(100_000, marks=pytest.mark.slow)
 
+ONE = Fraction(1)
 Numbers = NDArray[np.float64]
 CountNoise = DiscreteGaussian | DiscreteLaplace
 Draw = Callable[[int, int], Numbers]
@@ -101,21 +102,14 @@ def at_least(first: tuple[int, int], second: tuple[int, int], delta: float) -> f
     """A lower bound of epsilon from two counts, by Clopper and Pearson."""
     (hits, trials), (others, other_trials) = first, second
     low = float(betaincinv(hits, trials - hits + 1, CHANCE)) if hits else 0.0
-    high = (
-        float(betainccinv(others + 1, other_trials - others, CHANCE))
-        if others < other_trials
-        else 1.0
-    )
+    left = other_trials - others
+    high = float(betainccinv(others + 1, left, CHANCE)) if left else 1.0
     return math.log((low - delta) / high) if low > delta else 0.0
 
 
-def counts_trial(
-    mechanism: CountNoise,
-    inputs: tuple[list[int], list[int]],
-    sensitivity: Sensitivity,
-    relation: str,
-) -> Trial:
+def counts_trial(mechanism: CountNoise, more: list[int], sensitivity: Sensitivity) -> Trial:
     """Statistics: each cell less its first value, and the difference of the first and last."""
+    inputs = FIRST, [one + other for one, other in zip(FIRST, more, strict=True)]
 
     def draw(which: int, trials: int) -> Numbers:
         tables = np.tile(np.array(inputs[which]), (trials, 1))
@@ -123,6 +117,7 @@ def counts_trial(
         return np.column_stack([noisy, noisy[:, 0] - noisy[:, -1]]).astype(np.float64)
 
     delta = 0.0 if isinstance(mechanism, DiscreteLaplace) else 1e-2
+    relation = "replace_one" if sensitivity == SWAP else "add_remove"
     return Trial(draw, mechanism.event(sensitivity), delta, relation)
 
 
@@ -155,11 +150,9 @@ def selection_trial(mechanism) -> Trial:
     scores = (np.array([0.0, 1.0, 0.0]), np.array([1.0, 0.0, 0.0]))
 
     def draw(which: int, repeats: int) -> Numbers:
-        source = NoiseSource()
-        return np.array(
-            [[mechanism.select(scores[which], Fraction(1), source)] for _ in range(repeats // 2)],
-            dtype=float,
-        )
+        source, few = NoiseSource(), range(repeats // 2)
+        chosen = [mechanism.select(scores[which], Fraction(1), source) for _ in few]
+        return np.array(chosen, dtype=float)[:, None]
 
     return Trial(draw, mechanism.event(), 0.0)
 
@@ -176,21 +169,15 @@ def descent_trial(
     relation: str,
     clipping: Callable[[float, float], float] = clipped,
 ) -> Trial:
-    """One step on one row with the first gradient, against no row or the second gradient.
-
-    Every trial is a parameter.
-    """
+    """One step on a row of the first gradient, against none or the second; a parameter a trial."""
 
     def draw(which: int, trials: int) -> Numbers:
         source = NoiseSource()
         gradient = inputs[which] * source.bernoulli(mechanism.rate, trials)
         sums = np.array([clipping(value, mechanism.clip) for value in np.unique(gradient)])
         total = sums[np.searchsorted(np.unique(gradient), gradient)]
-        return (
-            2
-            * mechanism.release(mechanism.on_grid(total), mechanism.sums(), source)[:, None]
-            / mechanism.clip
-        )
+        noisy = mechanism.release(mechanism.on_grid(total), mechanism.sums(), source)
+        return 2 * noisy[:, None] / mechanism.clip
 
     return Trial(draw, mechanism.event(mechanism.sums()), 1e-2, relation)
 
@@ -200,9 +187,8 @@ def sparse_trial(mechanism: SparseHistogram, delta: float) -> Trial:
 
     def draw(which: int, trials: int) -> Numbers:
         cells = np.arange(trials)
-        released, _ = mechanism.release(
-            np.stack([cells, np.full(trials, which)]), ROW, NoiseSource()
-        )
+        counts = np.stack([cells, np.full(trials, which)])
+        released, _ = mechanism.release(counts, ROW, NoiseSource())
         return np.isin(cells, released).astype(float)[:, None]
 
     return Trial(draw, mechanism.event(ROW), delta)
@@ -211,60 +197,36 @@ def sparse_trial(mechanism: SparseHistogram, delta: float) -> Trial:
 ROW = Sensitivity.partition("add_remove")
 SWAP = Sensitivity.partition("replace_one")
 PERSON = Sensitivity.partition("add_remove", 3)
-ADDED = ([5, 0, 7], [6, 0, 7])
-REPLACED = ([5, 0, 7], [6, 0, 6])
-THREE_ADDED = ([5, 0, 7], [8, 0, 7])
-SPREAD = ([5, 0, 7], [6, 1, 8])
+FIRST, ADDED, REPLACED, THREE_ADDED, SPREAD = [5, 0, 7], [1, 0, 0], [1, 0, -1], [3, 0, 0], [1, 1, 1]
+"""A table of counts, and what is added to them by a unit more, or by another one."""
+
 GRADIENT = GaussianGradient(Fraction(1, 2), Fraction(1), 3.0)
+LAPLACE, GAUSSIAN, WIDE = DiscreteLaplace(ONE), DiscreteGaussian(ONE), DiscreteGaussian(Fraction(2))
+LITTLE = DiscreteGaussian(Fraction(2, 5))
+HUNDREDTH = Fraction(1, 100)
 
 MECHANISMS: Mapping[str, Trial] = {
-    "discrete Laplace, row added": counts_trial(
-        DiscreteLaplace(Fraction(1)), ADDED, ROW, "add_remove"
-    ),
-    "discrete Laplace, row replaced": counts_trial(
-        DiscreteLaplace(Fraction(1)), REPLACED, SWAP, "replace_one"
-    ),
-    "discrete Laplace, person added": counts_trial(
-        DiscreteLaplace(Fraction(1)), THREE_ADDED, PERSON, "add_remove"
-    ),
-    "discrete Laplace, person spread": counts_trial(
-        DiscreteLaplace(Fraction(1)), SPREAD, PERSON, "add_remove"
-    ),
-    "discrete Gaussian, row added": counts_trial(
-        DiscreteGaussian(Fraction(1)), ADDED, ROW, "add_remove"
-    ),
-    "discrete Gaussian, little noise": counts_trial(
-        DiscreteGaussian(Fraction(2, 5)), ADDED, ROW, "add_remove"
-    ),
-    "discrete Gaussian, row replaced": counts_trial(
-        DiscreteGaussian(Fraction(1)), REPLACED, SWAP, "replace_one"
-    ),
-    "discrete Gaussian, person added": counts_trial(
-        DiscreteGaussian(Fraction(1)), THREE_ADDED, PERSON, "add_remove"
-    ),
-    "permute and flip": selection_trial(PermuteAndFlip(Fraction(1))),
-    "exponential": selection_trial(Exponential(Fraction(1))),
+    "discrete Laplace, row added": counts_trial(LAPLACE, ADDED, ROW),
+    "discrete Laplace, row replaced": counts_trial(LAPLACE, REPLACED, SWAP),
+    "discrete Laplace, person added": counts_trial(LAPLACE, THREE_ADDED, PERSON),
+    "discrete Laplace, person spread": counts_trial(LAPLACE, SPREAD, PERSON),
+    "discrete Gaussian, row added": counts_trial(GAUSSIAN, ADDED, ROW),
+    "discrete Gaussian, little noise": counts_trial(LITTLE, ADDED, ROW),
+    "discrete Gaussian, row replaced": counts_trial(GAUSSIAN, REPLACED, SWAP),
+    "discrete Gaussian, person added": counts_trial(GAUSSIAN, THREE_ADDED, PERSON),
+    "permute and flip": selection_trial(PermuteAndFlip(ONE)),
+    "exponential": selection_trial(Exponential(ONE)),
     "descent, row added": descent_trial(GRADIENT, (0.0, 9.0), "add_remove"),
     "descent, row replaced": descent_trial(GRADIENT, (-9.0, 9.0), "replace_one"),
-    "sparse histogram": sparse_trial(
-        SparseHistogram(DiscreteLaplace(Fraction(1)), Fraction(1, 100)), 0.01
-    ),
-    "sparse Gaussian": sparse_trial(
-        SparseHistogram(DiscreteGaussian(Fraction(2)), Fraction(1, 100)), 0.02
-    ),
-    "noise on a grid": grid_trial(GridNoise(DiscreteLaplace(Fraction(1)))),
-    "randomised threshold": threshold_trial(RandomisedTest(12, Fraction(1), 4)),
+    "sparse histogram": sparse_trial(SparseHistogram(LAPLACE, HUNDREDTH), 0.01),
+    "sparse Gaussian": sparse_trial(SparseHistogram(WIDE, HUNDREDTH), 0.02),
+    "noise on a grid": grid_trial(GridNoise(LAPLACE)),
+    "randomised threshold": threshold_trial(RandomisedTest(12, ONE, 4)),
 }
-
-
 BLUNT = ("sparse", "spread")
-
-
 TRIED = {DiscreteLaplace, DiscreteGaussian, SparseHistogram, GridNoise, GaussianGradient}
 TRIED |= {PermuteAndFlip, Exponential, RandomisedTest}
 DENIABLE = {DeterministicTest, UncountedTest}
-
-
 SLOW = (
     *("permute and flip", "sharpened selection"),
     *("discrete Gaussian, row replaced", "discrete Gaussian, person added"),
@@ -281,10 +243,8 @@ def slower(names: Iterable[str]) -> list[Any]:
 
 def test_every_mechanism_is_tried() -> None:
     """With a trial above, and a broken twin below."""
-    modules = [
-        import_module(f"{mechanisms.__name__}.{module.name}")
-        for module in pkgutil.iter_modules(mechanisms.__path__)
-    ]
+    names = [module.name for module in pkgutil.iter_modules(mechanisms.__path__)]
+    modules = [import_module(f"{mechanisms.__name__}.{name}") for name in names]
     found = {
         kind
         for module in modules
@@ -311,10 +271,17 @@ def test_what_is_measured_stays_under_the_claim_and_comes_near(name: str, trials
 
 
 @dataclass(frozen=True)
-class Halved:
-    """Half the noise that is claimed."""
+class Claiming:
+    """A broken mechanism with the event of a sound one."""
 
-    kept: CountNoise
+    kept: Any
+
+    def event(self, *sensitivity: Sensitivity) -> Event:
+        return self.kept.event(*sensitivity)
+
+
+class Halved(Claiming):
+    """Half the noise that is claimed."""
 
     def release(self, counts: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         kept = self.kept
@@ -322,36 +289,20 @@ class Halved:
             return DiscreteLaplace(2 * kept.epsilon).release(counts, sensitivity, source)
         return DiscreteGaussian(kept.noise_multiplier / 2).release(counts, sensitivity, source)
 
-    def event(self, sensitivity: Sensitivity) -> Event:
-        return self.kept.event(sensitivity)
 
-
-@dataclass(frozen=True)
-class Shared:
+class Shared(Claiming):
     """The same draw of noise for all cells of a table."""
 
-    kept: CountNoise
-
     def release(self, counts: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
-        return counts + self.kept.release(
-            np.zeros((len(counts), 1), dtype=np.int64), sensitivity, source
-        )
-
-    def event(self, sensitivity: Sensitivity) -> Event:
-        return self.kept.event(sensitivity)
+        none = np.zeros((len(counts), 1), dtype=np.int64)
+        return counts + self.kept.release(none, sensitivity, source)
 
 
-@dataclass(frozen=True)
-class Forgetful:
+class Forgetful(Claiming):
     """Noise for a sensitivity of 1, however many rows the unit owns."""
-
-    kept: CountNoise
 
     def release(self, counts: Integers, sensitivity: Sensitivity, source: NoiseSource) -> Integers:
         return self.kept.release(counts, ROW, source)
-
-    def event(self, sensitivity: Sensitivity) -> Event:
-        return self.kept.event(sensitivity)
 
 
 @dataclass(frozen=True)
@@ -362,26 +313,18 @@ class Eager(SparseHistogram):
         return 1
 
 
-@dataclass(frozen=True)
-class Sharpened:
+class Sharpened(Claiming):
     """A selection with three times the epsilon that it claims."""
-
-    kept: PermuteAndFlip | Exponential
 
     def select(self, scores: Numbers, sensitivity: Fraction, source: NoiseSource) -> int:
         return type(self.kept)(3 * self.kept.epsilon).select(scores, sensitivity, source)
-
-    def event(self) -> Event:
-        return self.kept.event()
 
 
 @dataclass(frozen=True)
 class OfOneStep(GridNoise):
     """Noise for a number that moves by one step of the grid."""
 
-    def release(
-        self, exact: Integers, sensitivity: OnGridSensitivity, source: NoiseSource
-    ) -> Integers:
+    def release(self, exact: Integers, _: OnGridSensitivity, source: NoiseSource) -> Integers:
         return self.counts.release(exact, ROW, source)
 
 
@@ -393,24 +336,21 @@ class WithoutNoise(RandomisedTest):
         return DeterministicTest(self.k).release(exact, sensitivity, source)
 
 
-LAPLACE, GAUSSIAN = DiscreteLaplace(Fraction(1)), DiscreteGaussian(Fraction(1))
 BROKEN: Mapping[str, Trial] = {
-    "half Laplace": counts_trial(Halved(LAPLACE), ADDED, ROW, "add_remove"),
-    "half Gaussian": counts_trial(Halved(GAUSSIAN), ADDED, ROW, "add_remove"),
-    "shared Laplace": counts_trial(Shared(LAPLACE), ADDED, ROW, "add_remove"),
-    "shared Gaussian": counts_trial(Shared(GAUSSIAN), ADDED, ROW, "add_remove"),
-    "forgetful Laplace": counts_trial(Forgetful(LAPLACE), THREE_ADDED, PERSON, "add_remove"),
-    "forgetful Gaussian": counts_trial(Forgetful(GAUSSIAN), THREE_ADDED, PERSON, "add_remove"),
-    "forgetful of replacement": counts_trial(Forgetful(LAPLACE), REPLACED, SWAP, "replace_one"),
+    "half Laplace": counts_trial(Halved(LAPLACE), ADDED, ROW),
+    "half Gaussian": counts_trial(Halved(GAUSSIAN), ADDED, ROW),
+    "shared Laplace": counts_trial(Shared(LAPLACE), ADDED, ROW),
+    "shared Gaussian": counts_trial(Shared(GAUSSIAN), ADDED, ROW),
+    "forgetful Laplace": counts_trial(Forgetful(LAPLACE), THREE_ADDED, PERSON),
+    "forgetful Gaussian": counts_trial(Forgetful(GAUSSIAN), THREE_ADDED, PERSON),
+    "forgetful of replacement": counts_trial(Forgetful(LAPLACE), REPLACED, SWAP),
     "unclipped descent": descent_trial(GRADIENT, (0.0, 30.0), "add_remove", lambda value, _: value),
-    "eager sparse histogram": sparse_trial(Eager(LAPLACE, Fraction(1, 100)), 0.01),
-    "eager sparse Gaussian": sparse_trial(
-        Eager(DiscreteGaussian(Fraction(2)), Fraction(1, 100)), 0.02
-    ),
-    "sharpened selection": selection_trial(Sharpened(PermuteAndFlip(Fraction(1)))),
-    "sharpened exponential": selection_trial(Sharpened(Exponential(Fraction(1)))),
+    "eager sparse histogram": sparse_trial(Eager(LAPLACE, HUNDREDTH), 0.01),
+    "eager sparse Gaussian": sparse_trial(Eager(WIDE, HUNDREDTH), 0.02),
+    "sharpened selection": selection_trial(Sharpened(PermuteAndFlip(ONE))),
+    "sharpened exponential": selection_trial(Sharpened(Exponential(ONE))),
     "noise of one grid step": grid_trial(OfOneStep(LAPLACE)),
-    "exact threshold": threshold_trial(WithoutNoise(12, Fraction(1), 4)),
+    "exact threshold": threshold_trial(WithoutNoise(12, ONE, 4)),
 }
 
 

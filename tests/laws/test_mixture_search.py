@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 
 import pytest
 from examples import examples
@@ -16,20 +17,11 @@ from shape import release_once
 
 from cloister.errors import PlanError
 from cloister.models.core.histograms import MOST_WEIGHTED_CELLS, histogram_weight
-from cloister.models.mixture.plan import (
-    LEAST_HISTOGRAMS,
-    MOST_HISTOGRAMS,
-    MixtureParameters,
-    histograms_for,
-    scaled_size_of,
-)
+from cloister.models.mixture import plan as plans
+from cloister.models.mixture import schedule as schedules
+from cloister.models.mixture.plan import MixtureParameters, histograms_for, scaled_size_of
 from cloister.models.mixture.schedule import (
-    _FEWEST_COMPONENTS,
-    _MOST_COMPONENTS,
-    FEWEST_STEPS,
-    LEAST_PENALTY,
     MOST_ROUNDS,
-    MOST_STEPS,
     Schedule,
     components_for,
     penalty_for,
@@ -52,12 +44,20 @@ scaled_sizes = st.floats(1e-3, 1e8)
 
 
 @given(scaled_sizes, scaled_sizes, st.integers(1, 500))
-def test_a_greater_scaled_size_never_means_fewer_tables_or_components(one, other, attributes):
+def test_a_greater_scaled_size_never_means_less_detail_or_a_smaller_penalty_on_dependence(
+    one, other, attributes
+):
     low, high = sorted((one, other))
     few, many = (schedule_for(own, attributes, 1_000) for own in (low, high))
     assert few.rounds <= MOST_ROUNDS and many.rounds <= MOST_ROUNDS
     assert few.tables < many.tables + many.picks  # the last round is a whole one
-    assert _FEWEST_COMPONENTS <= components_for(low) <= components_for(high) <= _MOST_COMPONENTS
+    components = components_for(low), components_for(high)
+    assert schedules._FEWEST_COMPONENTS <= components[0] <= components[1]
+    assert components[1] <= schedules._MOST_COMPONENTS
+    shares = histograms_for(high), histograms_for(low)
+    assert plans.LEAST_HISTOGRAMS <= shares[0] <= shares[1] <= plans.MOST_HISTOGRAMS
+    assert schedules.LEAST_PENALTY <= penalty_for(low) <= penalty_for(high)
+    assert schedule_for(one, 1, 1_000).tables == 0  # one attribute needs no round
 
 
 @given(scaled_sizes, st.integers(2, 70), st.integers(1, 99))
@@ -81,27 +81,11 @@ def test_all_pairs_are_candidates_only_where_they_can_neither_be_listed_nor_are_
         assert 1 <= schedule.tables < max(2 * attributes, MOST_ROUNDS) + schedule.picks
 
 
-@given(scaled_sizes, scaled_sizes)
-def test_a_greater_scaled_size_never_means_a_greater_share_for_histograms(one, other):
-    low, high = sorted((one, other))
-    assert LEAST_HISTOGRAMS <= histograms_for(high) <= histograms_for(low) <= MOST_HISTOGRAMS
-
-
-@given(scaled_sizes, scaled_sizes)
-def test_a_greater_scaled_size_never_means_a_smaller_penalty_on_dependence(one, other):
-    low, high = sorted((one, other))
-    assert LEAST_PENALTY <= penalty_for(low) <= penalty_for(high)
-
-
 @given(st.integers(0, MOST_ROUNDS), st.integers(0, MOST_ROUNDS))
 def test_more_rounds_never_mean_more_steps_each(one, other):
     few, many = sorted((one, other))
-    assert FEWEST_STEPS <= Schedule(many).steps <= Schedule(few).steps <= MOST_STEPS
-
-
-@given(scaled_sizes)
-def test_one_attribute_needs_no_round(scaled_size):
-    assert schedule_for(scaled_size, 1, 1_000).tables == 0
+    assert schedules.FEWEST_STEPS <= Schedule(many).steps
+    assert Schedule(many).steps <= Schedule(few).steps <= schedules.MOST_STEPS
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
@@ -150,16 +134,11 @@ def test_a_plan_with_a_delta_says_nothing_of_pure_noise():
 def test_each_of_few_targets_is_counted_with_each_other_attribute_unless_rounds_are_fewer(
     rows, delta, chosen
 ):
-    columns = SCREENINGS.domain.names
+    columns, budget = SCREENINGS.domain.names, Budget(Fraction(1), delta)
     task = replace(SCREENINGS, data_rows=rows, targets={columns[index]: None for index in chosen})
-    plan = make_plan(create("mixture"), task, Budget(Fraction(1), delta))
+    plan = make_plan(create("mixture"), task, budget)
     tables = plan.parameters.targets
-    wanted = {
-        frozenset((target, other))
-        for target in task.targets
-        for other in columns
-        if other != target
-    }
+    wanted = {frozenset(pair) for pair in product(task.targets, columns) if len(set(pair)) == 2}
     assert MixtureParameters.from_json(plan.parameters.to_json()) == plan.parameters
     most = MOST_OF_TARGETS * plan.parameters.rounds
     few = len(wanted) <= most and 2 * len(task.targets) <= len(columns)
@@ -167,16 +146,15 @@ def test_each_of_few_targets_is_counted_with_each_other_attribute_unless_rounds_
     assert len(tables.pairs) == len(set(map(frozenset, tables.pairs)))
     assert ("targets" in {stage.name for stage in plan.stages}) == bool(tables.pairs)
     assert ("targets" in plan.parameters.to_json()) == bool(tables.pairs)
-    require_within_budget(plan, Budget(Fraction(1), delta), DatabaseTask.of("rows", task))
+    require_within_budget(plan, budget, DatabaseTask.of("rows", task))
 
 
 def test_tables_of_targets_are_counted_and_fitted_before_the_rounds():
     shape = screenings(1_500)
     trial = release_once(shape, 1)
     pairs = trial.plan.parameters.targets.pairs
-    assert {frozenset(pair) for pair in pairs} == {
-        frozenset(("referred", name)) for name in shape.frame if name != "referred"
-    }
+    others = set(shape.frame) - {"referred"}
+    assert set(map(frozenset, pairs)) == {frozenset(("referred", name)) for name in others}
     kept = [table.names for table in trial.model.released_counts.tables]
     assert kept[: len(pairs)] == list(pairs)
     missing = trial.synthetic.frame()["marker"].isna()
@@ -189,8 +167,6 @@ def test_tables_of_targets_are_counted_and_fitted_before_the_rounds():
 def test_known_weights_need_a_delta():
     shape = leavers(2_000)
     task = replace(table_task(shape.declared(), 2_000), sampling=RowSampling("sequential"))
-    soft = tuple(replace(rule, hard=False) for rule in task.constraints)
+    soft = replace(task, constraints=tuple(replace(r, hard=False) for r in task.constraints))
     with pytest.raises(PlanError, match="need a delta above 0"):
-        make_plan(
-            create("mixture"), replace(task, constraints=soft), Budget(Fraction(1), Fraction(0))
-        )
+        make_plan(create("mixture"), soft, Budget(Fraction(1), Fraction(0)))

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from specs import spec_of
 
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec import SourceSpec, Spec
@@ -32,53 +33,29 @@ KEYS: dict[str, dict[str, Any]] = {
 NUMBERS = st.sampled_from([0.0, -0.0, 1.0, 2.0, 2.5, 7.0, 7.5, 1e17, float("nan"), float("inf")])
 DAYS = st.sampled_from(
     [
-        "2020-01-01",
-        "2020-01-02",
-        "9999-12-31",
-        "0001-01-01",
-        "1500-06-01T00:00:00.000000001",
-        "2020-01-01 10:00",
-        "x",
+        *("2020-01-01", "2020-01-02", "9999-12-31", "0001-01-01"),
+        *("1500-06-01T00:00:00.000000001", "2020-01-01 10:00", "x"),
     ]
 )
 PEOPLE = {"text": NUMBERS, "integer": NUMBERS, "float": NUMBERS, "date": DAYS, "datetime": DAYS}
 VALUES = st.sampled_from(
     [
-        "9999-12-31",
-        "1600-02-29",
-        "2020-01-01",
-        "2020-01-01 00:00:00.000000009",
-        "?",
-        "",
-        "0001-01-01",
+        *("9999-12-31", "1600-02-29", "2020-01-01"),
+        *("2020-01-01 00:00:00.000000009", "?", "", "0001-01-01"),
     ]
 )
 CASES = [(kind, source) for kind in KEYS for source in ("csv", "parquet", "sqlite")]
 
 
 def spec_in(folder: Path, kind: str, source: str, on_invalid: str) -> Path:
-    content = {
-        "name": "visits",
-        "source": {"path": str(folder / f"rows.{source}")},
-        "privacy": {
-            "unit": {"key": "person", "max_rows": MOST},
-            "relation": "add_remove",
-            "rows": {"public": 100},
-            "budget": {"epsilon": 10, "delta": 0, "per": "ever"},
-        },
-        "attributes": {
-            "person": {**KEYS[kind], "provenance": "form"},
-            "day": {
-                "type": "date",
-                "min": "0001-01-01",
-                "max": "9999-12-31",
-                "nullable": True,
-                "provenance": "form",
-            },
-        },
-        "validation": {"on_invalid": on_invalid},
-        "release": {"method": "independent", "epsilon": 1, "delta": 0},
+    attributes = {
+        "person": {**KEYS[kind], "provenance": "form"},
+        "day": {**KEYS["date"], "nullable": True, "provenance": "form"},
     }
+    unit = {"key": "person", "max_rows": MOST}
+    content = spec_of("visits", 100, attributes, unit=unit, method="independent")
+    path = str(folder / f"rows.{source}")
+    content |= {"source": {"path": path}, "validation": {"on_invalid": on_invalid}}
     if source == "sqlite":
         content["source"] = {"url": f"sqlite:///{folder}/rows.sqlite", "table": "rows"}
     path = folder / "spec.yaml"
@@ -87,19 +64,14 @@ def spec_in(folder: Path, kind: str, source: str, on_invalid: str) -> Path:
 
 
 def write(rows: list[tuple[Any, str]], path: Path) -> None:
-    """The rows in a file of a storage that its ending says.
-
-    Persons keep their Python type where it has types.
-    """
+    """The rows in a file of the storage of its ending; persons keep their type if it has any."""
     if path.suffix == ".csv":
         path.write_text(
             "person,day\n" + "".join(f"{person},{day}\n" for person, day in rows), encoding="utf-8"
         )
     elif path.suffix == ".parquet":
-        people = pa.array(
-            [person for person, _ in rows],
-            pa.float64() if isinstance(rows[0][0], float) else pa.string(),
-        )
+        kind = pa.float64() if isinstance(rows[0][0], float) else pa.string()
+        people = pa.array([person for person, _ in rows], kind)
         pq.write_table(pa.table({"person": people, "day": [day for _, day in rows]}), path)
     else:
         path.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ import pytest
 from examples import examples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from specs import listed, spec_of, whole
 
 from cloister.models.task import Task, task_of
 from cloister.models.transforms.person_tables import (
@@ -27,25 +28,13 @@ from cloister.schema.spec import Spec
 
 MOST = 3
 KEY = b"key of a test"
-SPEC = Spec.declared_in(
-    Path(),
-    {
-        "name": "visits",
-        "source": {"path": "visits.csv"},
-        "privacy": {
-            "unit": {"key": "person", "max_rows": MOST},
-            "relation": "add_remove",
-            "rows": {"public": 50},
-            "budget": {"epsilon": 1, "delta": 0, "per": "ever"},
-        },
-        "attributes": {
-            "person": {"type": "text", "pattern": "P{1..99}"},
-            "city": {"type": "categorical", "values": ["a", "b", "c"], "per": "person"},
-            "cost": {"type": "integer", "min": 0, "max": 4},
-        },
-        "release": {"method": "independent", "epsilon": 1, "delta": 0},
-    },
-)
+ATTRIBUTES = {
+    "person": {"type": "text", "pattern": "P{1..99}"},
+    "city": listed(*"abc", per="person"),
+    "cost": whole(0, 4),
+}
+UNIT = {"key": "person", "max_rows": MOST}
+SPEC = Spec.declared_in(Path(), spec_of("visits", 50, ATTRIBUTES, unit=UNIT))
 TASK = task_of(SPEC, {"visits": 50}).lead
 ROW = st.tuples(st.sampled_from("abc"), st.integers(0, 4))
 NAMES = st.sampled_from(["P1", "P2", "P3", "ann", "bob"])
