@@ -16,6 +16,7 @@ import builtins
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -331,14 +332,19 @@ def killer(mutant: Mutant, copy: Path, tests: list[str], seconds: dict[str, floa
                 check=False,
             )
             if done.returncode:
-                lines = done.stdout.splitlines()
-                failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-                return (failed or [f"exit {done.returncode}"])[0][:200]
+                failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
+                return failed[1] if failed else f"exit {done.returncode}"
     finally:
         shutil.rmtree(copy / "build/numba", ignore_errors=True)
         path.write_bytes(source)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     return None
+
+
+def killers(folder: Path) -> dict[str, str]:
+    """The tests that killed mutants of other commits, by the names of these; they run first."""
+    records = (Record(path).of("mutant") for path in folder.glob("*/mutants.jsonl"))
+    return {name: each["by"] for record in records for name, each in record.items() if each["by"]}
 
 
 def main() -> int:
@@ -352,7 +358,7 @@ def main() -> int:
     folder = ROOT / ".nightly/mutants" / head
     reaching, mutants = net(tree, folder), chosen(tree, options.most)
     record = Record(folder / "mutants.jsonl")
-    ended = record.of("mutant")
+    ended, before = record.of("mutant"), killers(folder.parent)
     copies: Queue[Path] = Queue()
     for number in range(AT_ONCE):
         copies.put(copied(tree, folder / f"copy-{number}"))
@@ -361,6 +367,7 @@ def main() -> int:
         name = mutant.shown((tree / mutant.file).read_bytes())
         if name not in ended:
             copy, tests = copies.get(), reaching.tests(mutant)
+            tests.sort(key=lambda test: test != before.get(name))
             by = killer(mutant, copy, tests, reaching.seconds)
             copies.put(copy)
             record.add("mutant", name, tests=len(tests), by=by)

@@ -38,7 +38,8 @@ def nearest(paths: list[str]) -> list[str]:
     found = [path for path in paths if path.startswith("tests/") and "/test_" in path]
     modules = {name_of(path) for path in paths if path.startswith(PACKAGES)}
     wanted = modules | {name.rpartition(".")[0] for name in modules}
-    imports = {path: modules_of(path) for path in (ROOT / "tests").rglob("test_*.py")}
+    tests = (path for path in (ROOT / "tests").rglob("test_*.py") if "benchmarks" not in path.parts)
+    imports = {path: modules_of(path) for path in tests}
     left = SHARE * sum(Balanced.seconds.values())
     for test in sorted(imports, key=lambda test: (len(imports[test] - wanted), str(test))):
         name = str(test.relative_to(ROOT))
