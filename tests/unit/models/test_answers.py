@@ -25,14 +25,15 @@ ROWS = 400
 
 
 @pytest.fixture(scope="module")
-def brief_last_fit():
+def brief_fit():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cloister.models.mixture.fit.LAST_STEPS", 60)
+        patch.setattr("cloister.models.mixture.schedule.MOST_STEPS", 20)
         yield
 
 
 @pytest.fixture(scope="module")
-def trial(brief_last_fit):
+def trial(brief_fit):
     """A release with next to no noise."""
     return release_once(interviews(ROWS), 200, method="mixture", noise=NoiseSource.insecure(2))
 
@@ -169,7 +170,7 @@ def test_conditions_say_in_and_not(ask, real, condition, query):
 
 
 @pytest.fixture(scope="module")
-def amounts(brief_last_fit):
+def amounts(brief_fit):
     """A release with next to no noise, of amounts in cells of many values, and its rows."""
     shape = claims(ROWS)
     shown = {name: shape.spec["attributes"][name] for name in ("kind", "paid")}

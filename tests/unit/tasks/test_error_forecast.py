@@ -52,8 +52,8 @@ def counting(*tables, balanced=False):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_more_rows_or_epsilon_mean_less_error(method):
-    by_epsilon = [expected(random_task(), method, e) for e in (4, 8, 32, 128)]
-    by_rows = [expected(random_task(n), method, 4) for n in (ROWS, 5 * ROWS, 40 * ROWS)]
+    by_epsilon = [expected(random_task(), method, e) for e in (4, 32, 128)]
+    by_rows = [expected(random_task(n), method, 4) for n in (ROWS, 40 * ROWS)]
     for forecasts in (by_epsilon, by_rows):
         for errors in zip(*((each.one_way, each.two_way) for each in forecasts), strict=True):
             # views of another shape may leave an attribute a little less
@@ -61,21 +61,16 @@ def test_more_rows_or_epsilon_mean_less_error(method):
             assert 1 > errors[0] > errors[-1] > 0
 
 
-def test_one_histogram_of_even_shares():
+def test_one_histogram_of_even_shares_is_wrong_as_by_hand_and_as_often_as_simulated():
     # noise of 10 rows a count and drawing of 250 rows a cell, by hand
     errors = forecast_errors(of_lists(4), counting(Counted({"c0": 4}, 10.0)))
     noise = 100 * 250**2 / (100 + 250**2)
-    assert errors.one_way == pytest.approx(
-        4 * math.sqrt(noise + 250) / math.sqrt(2 * math.pi) / ROWS
-    )
+    by_hand = 4 * math.sqrt(noise + 250) / math.sqrt(2 * math.pi) / ROWS
+    assert errors.one_way == pytest.approx(by_hand)
     assert errors.two_way is None
-
-
-def test_a_cell_is_wrong_as_often_as_simulated():
-    rng, lists = np.random.default_rng(5), of_lists(4)
+    rng = np.random.default_rng(5)
     drawn = rng.multinomial(ROWS, np.maximum(250 + rng.normal(0, 10, (4_000, 4)), 0) / ROWS * 0.999)
     simulated = np.abs(drawn - 250).sum(1).mean() / 2 / ROWS
-    errors = forecast_errors(lists, counting(Counted({"c0": 4}, 10.0)))
     assert errors.one_way == pytest.approx(simulated, rel=0.15)
 
 
@@ -93,15 +88,11 @@ def test_tables_that_hold_an_attribute_add_to_what_is_known_of_it():
     assert balanced.two_way < more.two_way
 
 
-def test_noise_without_end_leaves_no_more_than_all_rows():
+def test_noise_without_end_leaves_no_more_than_all_rows_and_what_is_not_counted_no_forecast():
     lists = of_lists(40, 50)
     errors = forecast_errors(lists, counting(Counted({"c0": 40}, 1e9), Counted({"c1": 50}, 1e9)))
     assert errors.one_way < errors.two_way <= 1
-
-
-def test_what_is_not_counted_is_not_forecast():
-    lists = of_lists(4, 5)
-    assert forecast_errors(lists, counting(Counted({"c0": 4}, 10.0))) is None
+    assert forecast_errors(lists, counting(Counted({"c0": 40}, 10.0))) is None
     assert expected(random_task(), "kamino", 4) is None
 
 
@@ -120,6 +111,12 @@ def test_users_of_many_rows_are_told_of_their_noise():
     assert expected(many, "mixture", 2).two_way > expected(one, "mixture", 2).two_way
 
 
+def facts_of(task, method="mixture", epsilon=1):
+    budget, method = Budget(Fraction(str(epsilon)), Fraction("1e-6")), create(method)
+    plan = method.search(task, method.sequence(task), budget)
+    return pair_facts("", SimpleNamespace(budget=budget), task, plan)
+
+
 @pytest.mark.parametrize(
     ("columns", "epsilon", "said"),
     [
@@ -130,10 +127,7 @@ def test_users_of_many_rows_are_told_of_their_noise():
 )
 def test_a_plan_says_how_many_pairs_are_learnt_and_what_would_add_to_them(columns, epsilon, said):
     spec = panel(2_000, columns).declared()
-    request = SimpleNamespace(budget=Budget(Fraction(str(epsilon)), Fraction("1e-6")))
-    task, method = table_task(spec, 2_000), create("mixture")
-    plan = method.search(task, method.sequence(task), request.budget)
-    (words,) = pair_facts("", request, task, plan).values()
+    (words,) = facts_of(table_task(spec, 2_000), "mixture", epsilon).values()
     assert re.search(said, words), words
 
 
@@ -145,16 +139,10 @@ def test_a_plan_says_how_many_pairs_are_learnt_and_what_would_add_to_them(column
     ],
 )
 def test_a_plan_says_which_declared_targets_are_counted_with_each_other_column(targets, said):
-    task, method = table_task(panel(20_000, 10).declared(), 20_000), create("mixture")
+    task = table_task(panel(20_000, 10).declared(), 20_000)
     task = replace(task, targets=dict.fromkeys(task.domain.modelled[:targets]))
-    budget = Budget(Fraction(1), Fraction("1e-6"))
-    plan = method.search(task, method.sequence(task), budget)
-    facts = pair_facts("", SimpleNamespace(budget=budget), task, plan)
-    assert facts["targets"].startswith(said)
+    assert facts_of(task)["targets"].startswith(said)
 
 
 def test_of_a_method_of_single_columns_no_pairs_are_said_to_be_learnt():
-    task, method = table_task(panel(2_000, 9).declared(), 2_000), create("independent")
-    budget = Budget(Fraction(1), Fraction("1e-6"))
-    plan = method.search(task, method.sequence(task), budget)
-    assert not pair_facts("", SimpleNamespace(budget=budget), task, plan)
+    assert not facts_of(table_task(panel(2_000, 9).declared(), 2_000), "independent")

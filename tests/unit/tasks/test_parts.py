@@ -42,14 +42,10 @@ class Even:
         return np.full((1, size), 1 / size)
 
 
+EVEN = {name: declared_cells(DOMAIN[name]) for name in DOMAIN.modelled}
 BINS = {
-    name: bin_cells(
-        declared_cells(DOMAIN[name]),
-        to_shares(np.ones(declared_cells(DOMAIN[name]).size), 1_000),
-        0.0,
-        keep=True,
-    )
-    for name in DOMAIN.modelled
+    name: bin_cells(cells, to_shares(np.ones(cells.size), 1_000), 0.0, keep=True)
+    for name, cells in EVEN.items()
 }
 SIZES = [BINS[name].size for name in DOMAIN.modelled]
 
@@ -102,18 +98,34 @@ def test_the_file_holds_what_sample_draws(tmp_path, rules):
     assert [file.name for file in tmp_path.iterdir()] == ["rows.parquet"]
 
 
+def interrupted(path, *rules, request=REQUEST):
+    """A draw to a file that ends after three chunks."""
+    with pytest.raises(KeyboardInterrupt):
+        sample_to(Interrupted(sampler(*rules), 3), request, path)
+    assert not path.exists()
+    return path
+
+
 @pytest.mark.parametrize("rules", [(), (KEY,)], ids=["independent", "remembering"])
 def test_an_interrupted_draw_is_resumed_and_ends_the_same(tmp_path, rules):
-    path = tmp_path / "rows.parquet"
-    with pytest.raises(KeyboardInterrupt):
-        sample_to(Interrupted(sampler(*rules), 3), REQUEST, path)
-    assert not path.exists()
-    rest = Interrupted(sampler(*rules), 99)
+    path, rest = interrupted(tmp_path / "rows.parquet", *rules), Interrupted(sampler(*rules), 99)
     sample_to(rest, REQUEST, path)
     assert rest.drawn == 5
     table = sampler(*rules).sample(730, SamplingSource(5))
     require_same(path, table.frame())
     assert count_violations(KEY, table) == 0 or not rules
+
+
+def test_parts_of_another_request_are_not_used_and_a_half_written_one_is_drawn_again(tmp_path):
+    other = interrupted(tmp_path / "other.parquet", request=SampleRequest("model 2", 730, 5))
+    path = interrupted(tmp_path / "rows.parquet")
+    folder = tmp_path / "rows.parquet.parts"
+    (folder / "part-000002.arrow").rename(folder / ".part-000002.arrow.unfinished")
+    for at, chunks in ((other, 8), (path, 6)):
+        rest = Interrupted(sampler(), 99)
+        sample_to(rest, REQUEST, at)
+        assert rest.drawn == chunks
+    require_same(path, sampler().sample(730, SamplingSource(5)).frame())
 
 
 @pytest.mark.parametrize("chunks", [1, 3])
@@ -145,35 +157,9 @@ def test_rows_before_are_indexed_once_however_many_chunks_follow(monkeypatch):
     assert sum(recorded) < 730
 
 
-def test_parts_of_another_request_are_not_used(tmp_path):
-    path = tmp_path / "rows.parquet"
-    with pytest.raises(KeyboardInterrupt):
-        sample_to(Interrupted(sampler(), 3), SampleRequest("model 2", 730, 5), path)
-    fresh = Interrupted(sampler(), 99)
-    sample_to(fresh, REQUEST, path)
-    assert fresh.drawn == 8
-
-
-def test_a_half_written_part_is_drawn_again(tmp_path):
-    path = tmp_path / "rows.parquet"
-    with pytest.raises(KeyboardInterrupt):
-        sample_to(Interrupted(sampler(), 3), REQUEST, path)
-    folder = tmp_path / "rows.parquet.parts"
-    (folder / "part-000002.arrow").rename(folder / ".part-000002.arrow.unfinished")
-    rest = Interrupted(sampler(), 99)
-    sample_to(rest, REQUEST, path)
-    assert rest.drawn == 6
-    require_same(path, sampler().sample(730, SamplingSource(5)).frame())
-
-
-def test_the_condition_holds_in_the_file(tmp_path):
-    path = sample_to(
-        sampler(), SampleRequest("model 1", 250, 5, {"a city": "B"}), tmp_path / "rows.parquet"
-    )
-    assert (pd.read_parquet(path)["a city"] == "B").all() and len(pd.read_parquet(path)) == 250
-
-
-def test_a_place_that_cannot_be_written_is_an_error(tmp_path):
-    (tmp_path / "file").write_text("")
+def test_the_condition_holds_in_the_file_and_a_place_that_cannot_be_written_is_an_error(tmp_path):
+    request, path = SampleRequest("model 1", 250, 5, {"a city": "B"}), tmp_path / "rows.parquet"
+    drawn = pd.read_parquet(sample_to(sampler(), request, path))
+    assert (drawn["a city"] == "B").all() and len(drawn) == 250
     with pytest.raises(StorageError, match="cannot be written"):
-        sample_to(sampler(), REQUEST, tmp_path / "file" / "rows.parquet")
+        sample_to(sampler(), REQUEST, path / "rows.parquet")
