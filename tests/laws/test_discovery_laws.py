@@ -38,17 +38,13 @@ class Memory:
 
 
 def door(
-    frame: pd.DataFrame, planned: Event, neighbours: Neighbours | None = None, seed: int = 0
+    frame: pd.DataFrame, planned: Event, neighbours: Neighbours = Neighbours(), seed: int = 0
 ) -> PrivateColumns:
-    noise = NoiseSource.insecure(seed)
-    return PrivateColumns(frame, KEY, neighbours or Neighbours(), planned, Memory(), noise)
+    return PrivateColumns(frame, KEY, neighbours, planned, Memory(), NoiseSource.insecure(seed))
 
 
 def at_least(first: np.ndarray, second: np.ndarray, delta: float) -> float:
-    """A lower bound of epsilon from how often one event happened on neighbours.
-
-    Source: Clopper and Pearson.
-    """
+    """A lower bound of epsilon from how often one event happened (Clopper and Pearson)."""
     hits, others, trials = int(first.sum()), int(second.sum()), len(first)
     low = float(beta.ppf(CHANCE, hits, trials - hits + 1)) if hits else 0.0
     high = float(beta.isf(CHANCE, others + 1, trials - others)) if others < trials else 1.0
@@ -103,10 +99,9 @@ def counts_draw(mechanism: DiscreteLaplace) -> Draw:
 
     def draw(which: int, trials: int) -> np.ndarray:
         planned = repeat(mechanism.event(Neighbours().partition), trials)
-        private = door(NEIGHBOURS[which], planned, seed=which)
-        return np.array(
-            [private.answer(BucketCounts(flag), mechanism, "flag") for _ in range(trials)]
-        ) - np.array([2, 0, 0])
+        private, query = door(NEIGHBOURS[which], planned, seed=which), BucketCounts(flag)
+        answers = [private.answer(query, mechanism, "flag") for _ in range(trials)]
+        return np.array(answers) - np.array([2, 0, 0])
 
     return draw
 
@@ -121,10 +116,7 @@ def rows_draw(query: RowCount) -> Draw:
 
 
 def values_draw(mechanism: SparseHistogram) -> Draw:
-    """The released count of a value that only one row holds, 0 if it is not released.
-
-    Each trial is another value.
-    """
+    """The released count, or 0, of a value that only one row holds: another one each trial."""
 
     def draw(which: int, trials: int) -> np.ndarray:
         words = [f"word {number}" for number in range(trials)] if which else [None] * trials
@@ -143,28 +135,28 @@ def test_noisy_answers_stay_under_their_claim_and_come_near(draw: Draw, trials: 
     assert 0.5 * claim < measured(draw, trials, 0.0) <= claim
 
 
-@pytest.mark.parametrize(
-    "draw", [counts_draw(LOUD), rows_draw(Leaky())], ids=["too little noise", "no noise"]
-)
-def test_a_broken_door_is_caught(draw: Draw) -> None:
-    assert measured(draw, FEW, 0.0) > 1
-
-
 SPARSE = SparseHistogram(ONE, Fraction(1, 100))
 
 
 @pytest.mark.parametrize("trials", [20_000, pytest.param(200_000, marks=pytest.mark.slow)])
-def test_a_value_that_occurs_once_is_released_with_probability_of_at_most_delta(
-    trials: int,
-) -> None:
+def test_a_value_that_occurs_once_is_released_with_a_chance_of_at_most_delta(trials: int) -> None:
     released = values_draw(SPARSE)(1, trials)[:, 0] > 0
     least_rate = float(beta.ppf(CHANCE, max(1, released.sum()), trials - released.sum() + 1))
     assert least_rate <= SPARSE.delta
     assert measured(values_draw(SPARSE), trials, 0.01) <= 1
 
 
-def test_an_eager_discovery_is_caught() -> None:
-    assert measured(values_draw(Eager(ONE, Fraction(1, 100))), 20_000, 0.01) > 1
+@pytest.mark.parametrize(
+    ("draw", "trials", "delta"),
+    [
+        (counts_draw(LOUD), FEW, 0.0),
+        (rows_draw(Leaky()), FEW, 0.0),
+        (values_draw(Eager(ONE, Fraction(1, 100))), 20_000, 0.01),
+    ],
+    ids=["too little noise", "no noise", "eager"],
+)
+def test_a_broken_door_is_caught(draw: Draw, trials: int, delta: float) -> None:
+    assert measured(draw, trials, delta) > 1
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
@@ -172,9 +164,7 @@ def test_an_eager_discovery_is_caught() -> None:
 @pytest.mark.parametrize(
     "budget", [(Fraction(1, 2), Fraction(1, 10**6)), (Fraction(4), Fraction(1, 10**9))]
 )
-def test_what_is_charged_is_what_was_planned_and_no_more_than_the_budget(
-    relation, rows, budget
-) -> None:
+def test_the_plan_is_charged_and_no_more_than_the_budget(relation, rows, budget) -> None:
     attributes = {"age": AGE, "city": CITY, "flag": Boolean(type="boolean")}
     neighbours = Neighbours(relation, rows)
     plan = plan_domains(attributes, neighbours, *budget)
@@ -186,17 +176,9 @@ def test_what_is_charged_is_what_was_planned_and_no_more_than_the_budget(
 
 
 def test_an_empty_part_seldom_reaches_the_threshold() -> None:
-    plan, line, tries = (
-        DomainPlan({"age": AGE}, Neighbours(), ONE, Fraction(0)),
-        Line("age", AGE),
-        200,
-    )
+    plan, line = DomainPlan({"age": AGE}, Neighbours(), ONE, Fraction(0)), Line("age", AGE)
     frame = pd.DataFrame({"age": [None] * 3}, dtype="str")
-    private = door(frame, repeat(ONE.event(Neighbours().partition), tries))
-    mistakes = sum(
-        bool(
-            (private.answer(BucketCounts(line), ONE, "age")[: line.missing] >= plan.threshold).any()
-        )
-        for _ in range(tries)
-    )
+    private = door(frame, repeat(ONE.event(Neighbours().partition), 200))
+    answers = [private.answer(BucketCounts(line), ONE, "age") for _ in range(200)]
+    mistakes = sum((answer[: line.missing] >= plan.threshold).any() for answer in answers)
     assert mistakes < 6  # at most 0.2 are expected; 6 have a chance below 1e-7
