@@ -170,7 +170,7 @@ def test_loss_distributions_agree_with_dp_accounting(
 
 
 @pytest.mark.parametrize("rate", [Fraction(1, 10**6), Fraction(1, 20), Fraction(9, 10)])
-@pytest.mark.parametrize("noise", [Fraction(1, 2), Fraction(2), Fraction(500)])
+@pytest.mark.parametrize("noise", [Fraction(1, 2), Fraction(500)])
 def test_renyi_divergences_are_those_of_dp_accounting(rate: Fraction, noise: Fraction) -> None:
     whole = (ORDERS.round() == ORDERS) & (ORDERS <= 512)
     theirs = RdpAccountant(ORDERS[whole])
@@ -267,7 +267,7 @@ def test_training_agrees_with_the_prv_accountant_of_opacus(
 
 def mixture_delta(rate: float, noise: float, counts_noise: float, found: float) -> float:
     """Delta of one sampled step (integrated) and one discrete Gaussian count (summed)."""
-    feasible_set = np.arange(-80, 82)
+    feasible_set = np.arange(-40, 42)
     weights = np.exp(-(feasible_set**2) / (2 * counts_noise**2))
     weights /= weights.sum()
     worst = 0.0

@@ -117,13 +117,16 @@ def test_marginals_are_those_of_the_joint_distribution(layout, names):
     np.testing.assert_allclose(mixture.marginal(coarsenings), table, atol=1e-6)
 
 
-@pytest.mark.parametrize("names", [("a",), ("b", "a"), ("c", "b", "a")])
-def test_joint_shares_of_a_chain_are_those_of_its_mixture(names):
+def test_joint_shares_of_a_chain_are_those_of_its_mixture_unless_they_are_too_many(monkeypatch):
     mixture, bins = mixture_on(LAYOUTS["separate"]), bins_of(SIZES)
     chain = chain_of(mixture, tuple(SIZES), bins)
-    found = chain.joint_shares([list(SIZES).index(name) for name in names])
-    wanted = mixture.marginal([bins[name] for name in names]).ravel()
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    for names in ("a", "ba", "cba"):
+        found = chain.joint_shares([list(SIZES).index(name) for name in names])
+        wanted = mixture.marginal([bins[name] for name in names]).ravel()
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+    monkeypatch.setattr(model, "_MOST_NUMBERS", SIZES["a"] * COMPONENTS)
+    assert chain.joint_shares([0, 1]) is not None
+    assert chain.joint_shares([1, 0]) is None
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
@@ -132,22 +135,6 @@ def test_parts_that_hold_one_bin_each_in_another_order_are_not_taken_for_the_bin
     backwards = np.arange(bins.size)[::-1]
     turned = mixture.marginal([bins.coarsen(backwards)])
     np.testing.assert_allclose(turned, mixture.marginal([bins])[::-1], rtol=1e-6)
-
-
-def test_joint_shares_that_are_too_many_are_not_computed(monkeypatch):
-    chain = chain_of(mixture_on(LAYOUTS["separate"]), tuple(SIZES), bins_of(SIZES))
-    monkeypatch.setattr(model, "_MOST_NUMBERS", SIZES["a"] * COMPONENTS)
-    assert chain.joint_shares([0, 1]) is not None
-    assert chain.joint_shares([1, 0]) is None
-
-
-def test_candidates_are_expected_as_the_marginals_say():
-    mixture, bins = mixture_on(LAYOUTS["separate"]), bins_of(SIZES)
-    wanted = candidate_tables(bins, 1_000, seed=1)
-    shares = expected_shares(mixture, wanted)
-    assert {len(coarsenings) for coarsenings in wanted} == {2, 3}
-    for coarsenings in wanted:
-        np.testing.assert_allclose(shares[coarsenings], mixture.marginal(coarsenings), atol=1e-6)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
@@ -263,23 +250,14 @@ def test_joined_factors_keep_every_support_and_lose_nothing_allowed():
 
 
 def test_factors_that_are_empty_or_too_large_are_not_joined():
-    assert (
-        join_feasible_sets(
-            {"a": 300, "b": 300},
-            [Factor(("a", "b"), np.array(list(product(range(300), repeat=2))))],
-        )
-        is None
-    )
-    assert join_feasible_sets(SIZES, [Factor(("a", "c"), np.zeros((0, 2), dtype=np.int64))]) is None
-    assert (
-        arrange_factors(
-            SIZES, tuple(SIZES), [FeasibleSet(("a", "c"), np.zeros((0, 2), dtype=np.int64))]
-        )
-        is None
-    )
+    large = np.array(list(product(range(300), repeat=2)))
+    assert join_feasible_sets({"a": 300, "b": 300}, [Factor(("a", "b"), large)]) is None
+    pair, none = ("a", "c"), np.zeros((0, 2), dtype=np.int64)
+    assert join_feasible_sets(SIZES, [Factor(pair, none)]) is None
+    assert arrange_factors(SIZES, tuple(SIZES), [FeasibleSet(pair, none)]) is None
 
 
-def test_candidates_are_modest_and_cover_every_attribute():
+def test_candidates_are_modest_cover_every_attribute_and_are_expected_as_the_marginals_say():
     bins = bins_of({"a": 2, "b": 40, "c": 150, "d": 9, "e": 120})
     wanted = candidate_tables(bins, 10_000, seed=3)
     for coarsenings in wanted:
@@ -289,6 +267,14 @@ def test_candidates_are_modest_and_cover_every_attribute():
         assert len({r.name for r in coarsenings}) == len(coarsenings)
     assert {r.name for coarsenings in wanted for r in coarsenings} == set(bins)
     assert any({r.whole for r in coarsenings} == {True, False} for coarsenings in wanted)
+    ((alone,),) = candidate_tables(bins_of({"a": 4}), 100, seed=1)
+    assert alone.name == "a"
+    mixture = mixture_on(LAYOUTS["separate"])
+    wanted = candidate_tables(bins_of(SIZES), 1_000, seed=1)
+    shares = expected_shares(mixture, wanted)
+    assert {len(coarsenings) for coarsenings in wanted} == {2, 3}
+    for coarsenings in wanted:
+        np.testing.assert_allclose(shares[coarsenings], mixture.marginal(coarsenings), atol=1e-6)
 
 
 def test_few_parts_are_candidates_where_noise_is_strong_and_few_pairs_are_measured():
@@ -299,13 +285,6 @@ def test_few_parts_are_candidates_where_noise_is_strong_and_few_pairs_are_measur
     for few_parts, least in ((False, 8), (True, 4)):
         wanted = candidate_tables(bins_of({"a": 40, "b": 40}), 1_000, 3, few_parts)
         assert min(r.size for coarsenings in wanted for r in coarsenings) == least
-
-
-def test_a_single_attribute_is_a_candidate_by_itself():
-    bins = bins_of({"a": 4})
-    assert [
-        [r.name for r in coarsenings] for coarsenings in candidate_tables(bins, 100, seed=1)
-    ] == [["a"]]
 
 
 class RecordingDoor:
@@ -376,6 +355,7 @@ class FirstPairs:
 
 
 def test_pairs_of_a_round_make_no_circle_and_are_scored_by_what_the_model_expects():
+    """More than attributes can be joined by are chosen with circles."""
     fit, bins = Fit(mixture_on(LAYOUTS["separate"]), DependencePenalty(1.0)), bins_of(SIZES)
     door, labels = FirstPairs(), [f"table {at}" for at in range(len(bins) - 1)]
     parts = tuple(coarse(own, 2) for own in bins.values())
@@ -394,13 +374,5 @@ def test_pairs_of_a_round_make_no_circle_and_are_scored_by_what_the_model_expect
         expected = 1_000 * fit.mixture.marginal((parts[one], parts[other]))
         np.testing.assert_allclose(own, expected, rtol=1e-3, atol=1e-3)
         assert query.penalties[one, other] == 2.0 * own.size
-
-
-def test_more_pairs_than_attributes_can_be_joined_by_are_chosen_with_circles():
-    fit, bins = Fit(mixture_on(LAYOUTS["separate"]), DependencePenalty(1.0)), bins_of(SIZES)
-    parts = tuple(coarse(own, 2) for own in bins.values())
-    chooser, labels = (
-        TableChoice(Exponential(Fraction(1)), 1_000, 2.0),
-        [str(at) for at in range(9)],
-    )
-    assert len(AllPairs(parts).choose(FirstPairs(), fit.mixture, chooser, labels)) == 9
+    many = [str(at) for at in range(9)]
+    assert len(AllPairs(parts).choose(FirstPairs(), fit.mixture, chooser, many)) == 9

@@ -38,19 +38,31 @@ def dense_gradients(submodel, parameters, codes):
     return vmap(grad(loss), in_dims=(None, 0))(parameters, joint)
 
 
+def codes_of(sizes, rows, generator):
+    return torch.stack([torch.randint(0, size, (rows,), generator=generator) for size in sizes], 1)
+
+
+def moved(start, by, generator):
+    """Parameters at a random distance from the start."""
+    return {n: v + by * torch.randn(v.shape, generator=generator) for n, v in start.items()}
+
+
+def stack_of(units, places, seed):
+    """Sub-models side by side, and where each starts."""
+    generator = torch.Generator().manual_seed(seed)
+    heads = [LevelHead(np.full(size, 1 / size)) for size in units.levels]
+    submodels = tuple(SubModel(at, units, ATTENTIONS["softmax"], heads[at], 6) for at in places)
+    start = [moved(own.initial({}, generator), 1, generator) for own in submodels]
+    return submodels, Stack(submodels), start, generator
+
+
 @pytest.fixture(params=[(a, h) for a in ATTENTIONS for h in HEADS], ids="-".join)
 def setting(request):
     attention, head = request.param
     generator = torch.Generator().manual_seed(2)
     submodel = SubModel(2, UNITS, ATTENTIONS[attention], HEADS[head], width=6)
-    start = submodel.initial({}, generator)
-    parameters = {
-        name: value + 0.3 * torch.randn(value.shape, generator=generator)
-        for name, value in start.items()
-    }
-    codes = torch.stack(
-        [torch.randint(0, size, (13,), generator=generator) for size in UNITS.sizes], 1
-    )
+    parameters = moved(submodel.initial({}, generator), 0.3, generator)
+    codes = codes_of(UNITS.sizes, 13, generator)
     return submodel, parameters, codes, dense_gradients(submodel, parameters, codes)
 
 
@@ -62,13 +74,8 @@ def tied(request):
     heads = (levels, NormalHead(points, np.full(4, 0.9)), HEADS[request.param])
     submodel = TiedSubModel(2, UNITS, ATTENTIONS["softmax"], heads[2], 6, heads)
     generator = torch.Generator().manual_seed(4)
-    parameters = {
-        name: value + 0.5 * torch.randn(value.shape, generator=generator)
-        for name, value in submodel.initial({}, generator).items()
-    }
-    codes = torch.stack(
-        [torch.randint(0, size, (13,), generator=generator) for size in UNITS.sizes], 1
-    )
+    parameters = moved(submodel.initial({}, generator), 0.5, generator)
+    codes = codes_of(UNITS.sizes, 13, generator)
     return submodel, parameters, codes, dense_gradients(submodel, parameters, codes)
 
 
@@ -135,9 +142,7 @@ def test_units_of_the_joint_network_multiply_its_gradients():
     network = TupleNetwork((2, 3, 4), width=5)
     generator = torch.Generator().manual_seed(0)
     parameters = network.initial([np.full(size, 1 / size) for size in network.sizes], generator)
-    codes = torch.stack(
-        [torch.randint(0, size, (9,), generator=generator) for size in network.sizes], 1
-    )
+    codes = codes_of(network.sizes, 9, generator)
     gains, ones = network.gains(), torch.ones(9).double()
     plain = network.gradient(parameters, codes)
     for name, block in gradient_in_units(plain, gains).items():
@@ -174,17 +179,9 @@ def test_joint_levels_of_a_unit_split_into_those_of_its_attributes():
 
 def test_sub_models_side_by_side_have_their_own_gradients():
     units = Units(((0, 1), (2,), (3,), (4,)), (2, 3, 4, 5, 3))
-    generator = torch.Generator().manual_seed(6)
-    heads = [LevelHead(np.full(size, 1 / size)) for size in units.levels]
-    submodels = tuple(SubModel(at, units, ATTENTIONS["softmax"], heads[at], 6) for at in (1, 2, 3))
-    stack, start = Stack(submodels), []
-    for own in submodels:
-        parameters = own.initial({}, generator).items()
-        start.append({n: v + torch.randn(v.shape, generator=generator) for n, v in parameters})
+    submodels, stack, start, generator = stack_of(units, (1, 2, 3), 6)
     joined = stack.joined(start)
-    codes = torch.stack(
-        [torch.randint(0, size, (13,), generator=generator) for size in units.sizes], 1
-    )
+    codes = codes_of(units.sizes, 13, generator)
     blocks = gradient_in_units(stack.gradient(joined, codes), stack.gains())
     assert set(blocks) == set(joined) == set(stack.gains())
     norms = torch.stack([own.squared_norms() for own in blocks.values()]).sum(0)
@@ -205,15 +202,8 @@ def test_sub_models_side_by_side_have_their_own_gradients():
 
 def test_a_row_has_its_gradient_whatever_rows_are_beside_it_in_a_block():
     units = Units(((0,), (1,), (2,)), (4, 3, 5))
-    generator = torch.Generator().manual_seed(7)
-    heads = [LevelHead(np.full(size, 1 / size)) for size in units.levels]
-    submodels = tuple(SubModel(at, units, ATTENTIONS["softmax"], heads[at], 6) for at in (1, 2))
-    stack = Stack(submodels)
-    start = stack.joined([own.initial({}, generator) for own in submodels])
-    start = {n: v + torch.randn(v.shape, generator=generator) for n, v in start.items()}
-    codes = torch.stack(
-        [torch.randint(0, size, (64,), generator=generator) for size in units.sizes], 1
-    )
+    _, stack, start, generator = stack_of(units, (1, 2), 7)
+    start, codes = stack.joined(start), codes_of(units.sizes, 64, generator)
     others = codes.flip(0).clone()
     others[5] = codes[5]
     only = torch.zeros(64).double()

@@ -44,7 +44,7 @@ def test_examples_2_and_3_count_a_violation_of_each_kind_and_activate_phi_1_from
     rows = [row(39, 13, "Bachelors", 10, 5), row(50, 14, "Bachelors", 20, 1)]
     table = Table(DOMAIN, {n: np.concatenate([r[n] for r in rows]) for n in SEQUENCE})
     assert [count_violations(rule, table) for rule in (PHI_1, PHI_2, PHI_3)] == [1, 1, 0]
-    assert completed_constraints(SEQUENCE, [PHI_1]) == [[], [], [0], [], []]
+    assert completed_constraints(SEQUENCE, [PHI_1, PHI_2, PHI_3]) == [[], [], [0], [2], [1]]
 
 
 @pytest.mark.parametrize(("hard", "expected"), [(True, [1, 0, 0]), (False, [0.3, 0.3, 0.4])])
