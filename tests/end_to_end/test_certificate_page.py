@@ -7,10 +7,12 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from browser import Browser
 
 from cloister.privacy.certificate.certificate import Runner
 from cloister.privacy.certificate.page import page
@@ -26,23 +28,8 @@ def late_imports():
     from cloister.tasks.release.certify import certify
 
 
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
-
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--virtual-time-budget=2000",
-]
-
 PROBE = """
-<script>
+document.fonts.ready.then(() => {
 const wide = [...document.querySelectorAll('main *')]
   .filter(e => e.getBoundingClientRect().right > innerWidth + 1);
 const seen = getComputedStyle(document.querySelector('.badge')).borderTopLeftRadius;
@@ -58,10 +45,10 @@ while (texts.nextNode()) {
     if (new Set(parts.map(part => Math.round(part.top))).size > 1) broken.push(word[0]);
   }
 }
-document.body.dataset.probe = [wide.length, loaded, seen].join(' ');
-document.body.dataset.broken = broken.join(' ');
-</script>
+return [wide.length, loaded, seen, broken.join(' ')];
+})
 """
+SOUND = [0, 0, "99px"]
 
 
 def stated(basis: Basis) -> Basis:
@@ -77,82 +64,70 @@ def stated(basis: Basis) -> Basis:
     return replace(declaring(basis, about=about), ran_by=runner)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _browser():
-    if BROWSER is None:
-        assert not os.environ.get("CI"), "the page is tested in Chromium; install it"
-        pytest.skip("no Chromium on this machine")
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory) -> Iterator[Browser]:
+    opened = Browser(tmp_path_factory.mktemp("browser") / "profile")
+    yield opened
+    opened.close()
 
 
-def browse(tmp_path: Path, text: str, *flags: str) -> str:
+def probed(browser: Browser, tmp_path: Path, text: str, width: int = 1280) -> list:
+    """Elements beyond the window, files that were loaded, a radius, and the words that broke."""
     (tmp_path / "page.html").write_text(text, encoding="utf-8")
-    command = [
-        BROWSER,
-        *FLAGS,
-        f"--user-data-dir={tmp_path / 'profile'}",
-        *flags,
-        (tmp_path / "page.html").as_uri(),
-    ]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    browser.width(width)
+    browser.open((tmp_path / "page.html").as_uri())
+    return browser.run(PROBE)
 
 
-def probed(text: str) -> str:
-    """The page with a probe in it, which its own policy would not run."""
-    return text.replace("default-src 'none'", "script-src 'unsafe-inline'").replace(
-        "</body>", PROBE + "</body>"
-    )
+@pytest.mark.parametrize("width", [390, 600, 1280])
+def test_the_page_fits_the_window_loads_nothing_and_breaks_no_word(
+    browser, basis: Basis, tmp_path: Path, width: int
+):
+    text = page(certify(stated(basis)))
+    assert probed(browser, tmp_path, text, width) == [*SOUND, ""]
 
 
-def framed(text: str, width: int) -> str:
-    """A page that shows another one at a width, which may be less than a window can have."""
-    return (
-        f"<iframe srcdoc='{html.escape(text)}' style='width: {width}px; height: 9000px; border: 0' "
-        "onload='Object.assign(document.body.dataset, this.contentDocument.body.dataset)'></iframe>"
-    )
-
-
-def on_paper(text: str) -> str:
-    """The page with the style that it has on paper, of which a sheet is 180 mm wide: 680 px."""
-    assert "@media print" in text
-    return text.replace("@media screen", "@media not all").replace("@media print", "@media all")
-
-
-@pytest.mark.parametrize("width", [390, 680, 1280])
-def test_no_word_is_broken(basis: Basis, tmp_path: Path, width: int):
-    text = probed(page(certify(stated(basis))))
-    text = on_paper(text) if width == 680 else text
-    seen = browse(tmp_path, framed(text, width), "--window-size=1400,900", "--dump-dom")
-    assert 'data-probe="0 0 99px"' in seen
-    assert 'data-broken=""' in seen
-
-
-def test_a_word_that_does_not_fit_is_noticed(basis: Basis, tmp_path: Path):
+def test_a_word_that_does_not_fit_is_noticed(browser, basis: Basis, tmp_path: Path):
     narrow = page(certify(stated(basis))).replace("</style>", "td { max-width: 2rem }</style>")
-    narrow = probed(narrow.replace("overflow-wrap: break-word", "word-break: break-all"))
-    seen = browse(tmp_path, framed(narrow, 390), "--window-size=1400,900", "--dump-dom")
-    assert "data-broken=" in seen
-    assert 'data-broken=""' not in seen
+    narrow = narrow.replace("overflow-wrap: break-word", "word-break: break-all")
+    assert probed(browser, tmp_path, narrow, 390)[-1]
 
 
-def test_every_printed_sheet_names_the_release_and_its_number(basis: Basis, tmp_path: Path):
+def test_every_printed_sheet_names_the_release_and_its_number_and_breaks_no_word(
+    browser, basis: Basis, tmp_path: Path
+):
     if (reader := shutil.which("pdftotext")) is None:
         assert not os.environ.get("CI"), "the sheets are read by pdftotext; install poppler-utils"
         pytest.skip("no pdftotext on this machine")
-    paper = tmp_path / "page.pdf"
-    flags = (f"--print-to-pdf={paper}", "--no-pdf-header-footer")
-    browse(tmp_path, page(certify(stated(basis))), *flags)
+    text = page(certify(stated(replace(basis, secure=False))))
+    probed(browser, tmp_path, text)
+    browser.paper(paper := tmp_path / "page.pdf")
     command = [reader, "-layout", str(paper), "-"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    sheets = text.removesuffix("\f").split("\f")
+    read = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    sheets = read.removesuffix("\f").split("\f")
     assert len(sheets) > 2
     for number, sheet in enumerate(sheets, 1):
         last = sheet.rstrip().splitlines()[-1].split()
         assert last == ["Release", "r-0123456789", "Page", str(number), "of", str(len(sheets))]
+    unseen = r"<style.*?</style>|<details.*?</details>|<[^>]+>"
+    shown = re.sub(unseen, " ", text.replace("<wbr>", ""), flags=re.DOTALL)
+    words, printed = (
+        set(re.findall(r"(?<!\w)[a-z]{2,24}(?!\w)", each.lower()))
+        for each in (html.unescape(shown), read)
+    )
+    assert words - printed <= {"categorical"}  # in a column that is 1 px too narrow for some fonts
+
+
+def test_long_names_do_not_break_the_page(browser, basis: Basis, tmp_path: Path):
+    attributes = {"a" * 200: basis.spec.attributes["since"], **basis.spec.attributes}
+    text = page(certify(declaring(basis, attributes=attributes)))
+    assert probed(browser, tmp_path, text)[:3] == SOUND
 
 
 QUESTIONS = {
     "who is protected": ("Protected", "one row of the table"),
-    "how strongly": ("ε = 2", "factor of at most 7.39"),
+    "how strongly": ("ε = 2", "factor of at most 7.39", "δ = 1e-5", "Differentially private"),
+    "of what": ("r-0123456789", "town-state"),
     "what was spent before": ("Before this release", "this is the first charge"),
     "what is not protected": ("What is not protected", "approval on exact figures is itself a sel"),
     "who answers for it": ("Registry Office", "data@registry.example", "Anna", "engineer"),
@@ -160,59 +135,14 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_a_fresh_reader_finds_the_answer(basis: Basis, question: str):
-    text = re.sub(r"<[^>]+>", "", page(certify(stated(basis))))
-    for answer in QUESTIONS[question]:
-        assert answer in text
-
-
-def test_statements_come_first_and_are_escaped(basis: Basis):
+def test_a_fresh_reader_finds_the_answers_and_statements_come_first(basis: Basis):
     text = page(certify(stated(basis)))
+    shown = re.sub(r"<[^>]+>", "", text)
+    for question, answers in QUESTIONS.items():
+        for answer in answers:
+            assert answer in shown, question
     assert text.index("Registry Office &lt;b&gt;") < text.index("ε = 2")
     assert "<dt>Exploration of the data</dt>" not in text
-    assert "Not stated in the spec:" in text
-    assert (
-        "exploration of the data" in text.partition("Not stated in the spec:")[2].partition(".")[0]
-    )
+    missing = text.partition("Not stated in the spec:")[2].partition(".")[0]
+    assert "exploration of the data" in missing
     assert "<b>&" not in text
-
-
-@pytest.mark.parametrize("width", [1200, 600])
-def test_the_page_fits_the_window_and_loads_nothing(basis: Basis, tmp_path: Path, width: int):
-    seen = browse(
-        tmp_path, probed(page(certify(basis))), f"--window-size={width},900", "--dump-dom"
-    )
-    assert 'data-probe="0 0 99px"' in seen
-
-
-def test_the_page_shows_what_an_officer_looks_for(basis: Basis, tmp_path: Path):
-    seen = browse(tmp_path, page(certify(basis)), "--dump-dom")
-    for text in (
-        "ε = 2",
-        "δ = 1e-5",
-        "r-0123456789",
-        "Differentially private",
-        "town-state",
-        "cloister verify",
-    ):
-        assert text in seen
-
-
-def test_long_names_do_not_break_the_page(basis: Basis, tmp_path: Path):
-    name = "a" * 200
-    attributes = {name: basis.spec.attributes["since"], **basis.spec.attributes}
-    seen = browse(
-        tmp_path,
-        probed(page(certify(declaring(basis, attributes=attributes)))),
-        "--window-size=1200,900",
-        "--dump-dom",
-    )
-    assert 'data-probe="0 0 99px"' in seen
-
-
-def test_the_page_prints(basis: Basis, tmp_path: Path):
-    paper = tmp_path / "page.pdf"
-    browse(tmp_path, page(certify(replace(basis, secure=False))), f"--print-to-pdf={paper}")
-    assert paper.read_bytes().startswith(b"%PDF")
-    assert paper.stat().st_size > 20_000

@@ -158,6 +158,7 @@ def test_looking_makes_no_ledger(place, cloister, capsys):
     assert existing_ledger(place.home) is None
 
 
+@pytest.mark.slow
 def test_benchmarks_are_those_of_the_checkout_though_a_dependency_has_some_too(tmp_path):
     # as a shell starts it: neither the folder nor the checkout comes first on the path
     command = [str(Path(sys.executable).with_name("cloister")), "benchmark", "missing.yaml"]

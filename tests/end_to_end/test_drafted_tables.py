@@ -52,7 +52,7 @@ def declared(text: str) -> str:
 
 
 def test_a_draft_of_several_files_is_released(
-    prefect_server, files, tmp_path, cloister, monkeypatch
+    prefect_server, brief_training, files, tmp_path, cloister, monkeypatch
 ):
     monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
     spec = tmp_path / "shop.yaml"

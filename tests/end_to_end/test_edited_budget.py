@@ -27,15 +27,8 @@ def test_an_edited_budget_is_told_in_one_line_and_the_granted_one_holds(place, c
     said = " ".join(capsys.readouterr().err.split())
     assert said.count(TOLD) == 1
     assert "account 'clubs' was granted epsilon 3, delta 0.0001 per year, which holds" in said
+    for words, told in (("plan", "warnings"), ("spec check", "budget")):
+        assert run([*words.split(), str(place.spec), "--json"]) == 0  # programs get it too
+        assert TOLD in json.loads(capsys.readouterr().out)[told][-1]
     assert ledger.entries() == before
     assert ledger.budget("clubs", "row").budget.epsilon == 3
-
-
-def test_programs_get_the_sentence_too(place, capsys):
-    ledger = open_ledger(place.home)
-    ledger.open_account(Account("clubs", "row", "add_remove"), "officer", "register")
-    ledger.grant("clubs", "row", 3, "1e-4", "year", "officer", "policy")
-    assert run(["plan", str(place.spec), "--json"]) == 0
-    assert TOLD in json.loads(capsys.readouterr().out)["warnings"][-1]
-    assert run(["spec", "check", str(place.spec), "--json"]) == 0
-    assert TOLD in json.loads(capsys.readouterr().out)["budget"][0]

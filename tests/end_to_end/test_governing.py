@@ -100,11 +100,8 @@ def test_rules_that_are_not_named_stay(home, cloister):
     cloister("rules", "set", "--four-eyes", "--approvals", "officer=2", *WHY)
     cloister("rules", "set", "--purposes", *WHY)
     found = cloister("rules", "show")["*"]
-    assert (found["four_eyes"], found["approvals"], found["purposes"]) == (
-        True,
-        {"officer": 2},
-        True,
-    )
+    assert found["four_eyes"] and found["purposes"]
+    assert found["approvals"] == {"officer": 2}
     for words in (["nobody"], ["--approvals", "officer"], ["--approvals", "auditor=1"]):
         assert run(["rules", "set", *words, *WHY]) == 2
 

@@ -55,22 +55,18 @@ def test_an_object_that_is_missing_is_named_with_its_pointer(approved_home, appr
     assert findings(approved_home) == []
 
 
-@pytest.mark.parametrize("gone", ["", "files"])
-def test_a_remote_that_is_empty_is_named_once_for_a_release(approved_home, approved, gone):
-    count = len(objects(approved_home))
-    shutil.rmtree(Path(approved_home.remote) / gone)
-    (finding,) = findings(approved_home)
-    assert finding == (
-        f"{approved_home.remote}: holds none of the {count} files of release {approved.id}; "
-        f"cloister review approve {approved.id} sends it again, or correct CLOISTER_REMOTE"
-    )
-
-
-def test_an_object_that_was_altered_is_named_once(approved_home, approved):
-    path = objects(approved_home)[0]
+def test_what_a_remote_altered_or_lost_is_named_once(approved_home, approved):
+    path, count = objects(approved_home)[0], len(objects(approved_home))
     path.write_bytes(path.read_bytes() + b"?")
     expected = [f"{path}: was altered: its name is not its digest; restore it from a backup"]
     assert findings(approved_home) == findings(approved_home, approved.id) == expected
+    for gone in ("files", ""):
+        shutil.rmtree(Path(approved_home.remote) / gone)
+        (finding,) = findings(approved_home)
+        assert finding == (
+            f"{approved_home.remote}: holds none of the {count} files of release {approved.id}; "
+            f"cloister review approve {approved.id} sends it again, or correct CLOISTER_REMOTE"
+        )
 
 
 def test_a_remote_that_was_moved_elsewhere_is_named_and_set_right(
@@ -97,17 +93,15 @@ def test_a_remote_that_was_moved_elsewhere_is_named_and_set_right(
     assert run(["fetch", approved.id]) == 2
     config.with_name("config.local").unlink()
     config.write_text("", encoding="utf-8")
+    held = Path(approved_home.remote).rename(tmp_path / "held")
+    path = approved_home.release(approved.id) / "public" / "synthetic.parquet"
+    path.unlink()
+    assert run(["fetch", approved.id]) == 2  # that of the home which was copied has it
+    assert not path.exists()
+    held.rename(approved_home.remote)
     assert run(["fetch", approved.id]) == 0
     assert config.read_text(encoding="utf-8") == text
     assert findings(approved_home) == []
-
-
-def test_a_copied_home_fetches_from_its_own_remote(approved_home, approved, tmp_path):
-    path = approved_home.release(approved.id) / "public" / "synthetic.parquet"
-    shutil.rmtree(approved_home.remote)
-    path.unlink()
-    assert run(["fetch", approved.id]) == 2  # that of the home which was copied does
-    assert not path.exists()
 
 
 def contents(home: Home) -> dict[Path, bytes]:
@@ -137,7 +131,10 @@ def forgotten(store: Path) -> None:
         database.execute("DROP TABLE logged_models")
 
 
-@pytest.mark.parametrize("change", [emptied, replaced, forgotten, Path.unlink])
+ONES = [emptied, *(pytest.param(each, marks=pytest.mark.slow) for each in (replaced, forgotten))]
+
+
+@pytest.mark.parametrize("change", [*ONES, Path.unlink])
 def test_a_tracking_store_without_its_rows_is_named_and_nothing_is_approved(
     home, released, store, change: Callable[[Path], None], capsys
 ):
@@ -203,29 +200,34 @@ ADDED = (
 )
 
 
-@pytest.mark.parametrize("name", ADDED)
-def test_an_added_file_is_named(home, released, name, capsys):
-    path = home.folder / name.replace("RELEASE", released.id)
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("{}")
-    assert any(
-        str(part) in finding for finding in findings(home) for part in (path, path.parent)
-    ), path
-    if path.parent.name == "public":
-        assert run(["verify", str(path.parent)]) == 1
-        said = capsys.readouterr()
-        assert path.name in said.out + said.err
+def test_an_added_file_is_named(home, released, capsys):
+    for name in ADDED:
+        path = home.folder / name.replace("RELEASE", released.id)
+        made = not path.parent.exists()
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("{}")
+        said = findings(home)
+        assert any(str(part) in each for each in said for part in (path, path.parent)), path
+        if path.parent.name == "public":
+            capsys.readouterr()
+            assert run(["verify", str(path.parent)]) == 1
+            said = capsys.readouterr()
+            assert path.name in said.out + said.err
+        path.unlink()
+        if made:
+            path.parent.rmdir()
+    assert findings(home) == []
 
 
-@pytest.mark.parametrize(
-    "name", ["key", "end", "ledger.db", "signing/house.pem", "signing/house.pub"]
-)
-def test_a_link_in_place_of_a_file_of_the_home_is_named(home, tmp_path, name):
-    path = home.folder / name
-    path.rename(tmp_path / path.name)
-    path.symlink_to(tmp_path / path.name)
-    (finding,) = findings(home)
-    assert finding.startswith(f"{path}: is a link") and "move the file itself there" in finding
+def test_a_link_in_place_of_a_file_of_the_home_is_named(home, tmp_path):
+    for name in ("key", "end", "ledger.db", "signing/house.pem", "signing/house.pub"):
+        path = home.folder / name
+        held = path.rename(tmp_path / path.name)
+        path.symlink_to(held)
+        (finding,) = findings(home)
+        assert finding.startswith(f"{path}: is a link") and "move the file itself there" in finding
+        path.unlink()
+        held.rename(path)
 
 
 @pytest.fixture
@@ -300,9 +302,7 @@ def test_a_copy_that_nobody_may_write_shows_the_same_findings(home, released, co
     assert len(there) == 5
     copy = copied()
     code, text = found_as(NOBODY, copy)
-    here = [
-        each.replace(str(copy.folder), str(home.folder)) for each in json.loads(text)["findings"]
-    ]
+    here = json.loads(text.replace(str(copy.folder), str(home.folder)))["findings"]
     assert (code, here) == (1, there)
 
 

@@ -105,28 +105,28 @@ def test_a_release_ended_between_tries_goes_on_with_the_same_answers(
     assert verify_records(place.home, None)[1] == []
 
 
+DENIABLE = ("--method", "deniability", "--epsilon", "900", "--rows", "1")
+
+
 @pytest.mark.parametrize(
-    ("criterion", "said"),
+    ("criterion", "said", "words"),
     [
-        ("{marginal: [height], largest: 0.1}", "'height' is no attribute"),
-        ("{marginal: [home region, home region], largest: 0.1}", "twice"),
-        ("{marginal: [age, income, capital], largest: 0.01}", "noise alone makes an error"),
-        ("{regression: {target: age, on: [capital]}, largest: 1}", "'capital' is categorical"),
-        ("{largest: 0.1}", "marginal or of a regression"),
-        (LINE.replace("LARGEST", "1000"), "fewer tries"),
+        ("{marginal: [height], largest: 0.1}", "'height' is no attribute", ()),
+        ("{marginal: [home region, home region], largest: 0.1}", "twice", ()),
+        ("{marginal: [age, income, capital], largest: 0.01}", "noise alone makes an error", ()),
+        ("{regression: {target: age, on: [capital]}, largest: 1}", "'capital' is categorical", ()),
+        ("{largest: 0.1}", "marginal or of a regression", ()),
+        (
+            LINE.replace("LARGEST", "1000"),
+            "fewer tries",
+            ("--method", "mixture", "--epsilon", "0.001"),
+        ),
+        (LOOSE, "reads disjoint parts", DENIABLE),
     ],
 )
-def test_what_cannot_be_measured_is_refused_before_the_charge(place, capsys, criterion, said):
+def test_what_cannot_be_measured_is_refused_before_the_charge(
+    place, capsys, criterion, said, words
+):
     accept(place, criterion)
-    words = ["--method", "mixture", "--epsilon", "0.001"] if said == "fewer tries" else []
     assert run(["plan", str(place.spec), *words]) == 2
     assert said in capsys.readouterr().err
-
-
-def test_a_method_of_disjoint_parts_is_refused(place, capsys):
-    accept(place, LOOSE)
-    assert (
-        run(["plan", str(place.spec), "--method", "deniability", "--epsilon", "900", "--rows", "1"])
-        == 2
-    )
-    assert "reads disjoint parts" in capsys.readouterr().err

@@ -27,23 +27,15 @@ def late_imports():
 
 
 def declared(place, **changed):
+    clubs = {"spec": str(place.spec), "data": "${CLUBS}/clubs.csv", "public": "made up"}
+    title = "With constraints and without"
+    rules = {"name": "rules", "title": title, "datasets": ["clubs"], "methods": ["kamino"]}
     content = {
         "name": "tiny",
         "seeds": [5],
-        "datasets": {
-            "clubs": {"spec": str(place.spec), "data": "${CLUBS}/clubs.csv", "public": "made up"}
-        },
+        "datasets": {"clubs": clubs},
         "variants": {"free": {"constraints": []}},
-        "experiments": [
-            {
-                "name": "rules",
-                "title": "With constraints and without",
-                "datasets": ["clubs"],
-                "methods": ["kamino"],
-                "epsilons": [0.5],
-                "variants": ["free"],
-            }
-        ],
+        "experiments": [rules | {"epsilons": [0.5], "variants": ["free"]}],
     }
     path = place.folder / "tiny.yaml"
     path.write_text(yaml.safe_dump(content | changed), encoding="utf-8")
@@ -77,9 +69,8 @@ def test_a_benchmark_releases_measures_and_is_done_once(prefect_server, place, c
     assert (charged.id, charged.state.value) == (found["release"], "candidate")
     assert releases(Home.current(), None) == []
     rows = pd.read_csv(own.folder / "results" / "results.csv")
-    assert (
-        rows["violations.region-capital.percent"].item() > 1
-    )  # measured under the dataset's own constraints
+    # measured under the dataset's own constraints
+    assert rows["violations.region-capital.percent"].item() > 1
     text = page.read_text(encoding="utf-8")
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
@@ -116,43 +107,29 @@ def test_a_variant_may_take_constraints_from_a_file_that_the_environment_names(
     assert (set(rule.attributes), rule.hard) == ({"capital", "age"}, False)
 
 
-def test_what_two_experiments_share_is_done_once(place, config):
+def test_what_two_experiments_share_is_done_once_for_the_one_that_asks_for_more(place, config):
     (experiment,) = yaml.safe_load(config.read_text())["experiments"]
     experiments = [
         experiment,
         experiment | {"name": "again", "epsilons": ["1/2", 1], "variants": ["declared", "free"]},
     ]
-    combinations = load_benchmark(
-        declared(place, experiments=experiments, seeds=[1, 2])
-    ).all_combinations()
-    assert len(combinations) == 2 * 2 * 2
-
-
-def test_a_shared_run_is_evaluated_for_the_experiment_that_asks_for_more(place, config):
-    (experiment,) = yaml.safe_load(config.read_text())["experiments"]
+    shared = load_benchmark(declared(place, experiments=experiments, seeds=[1, 2]))
+    assert len(shared.all_combinations()) == 2 * 2 * 2
     experiments = [
         experiment | {"evaluate": "full"},
         experiment | {"name": "again", "epsilons": [0.5, 1]},
     ]
-    combinations = load_benchmark(
-        declared(place, experiments=experiments, evaluate="none")
-    ).all_combinations()
-    assert [(float(c.epsilon), c.evaluation.level) for c in combinations] == [
-        (0.5, "full"),
-        (1.0, "none"),
-    ]
+    shared = load_benchmark(declared(place, experiments=experiments, evaluate="none"))
+    levels = [(float(c.epsilon), c.evaluation.level) for c in shared.all_combinations()]
+    assert levels == [(0.5, "full"), (1.0, "none")]
 
 
 def test_an_experiment_may_have_repeats_of_its_own(place, config):
     (experiment,) = yaml.safe_load(config.read_text())["experiments"]
     experiments = [experiment, experiment | {"name": "again", "seeds": [4, 5]}]
     benchmark = load_benchmark(declared(place, experiments=experiments))
-    assert {
-        combination.seed for combination in benchmark.combinations(benchmark.experiments[0])
-    } == {*benchmark.seeds}
-    assert {
-        combination.seed for combination in benchmark.combinations(benchmark.experiments[1])
-    } == {4, 5}
+    seeds = [{c.seed for c in benchmark.combinations(each)} for each in benchmark.experiments]
+    assert seeds == [{*benchmark.seeds}, {4, 5}]
 
 
 @pytest.mark.parametrize(
@@ -179,14 +156,16 @@ def test_figures_of_tables_that_are_not_public_are_not_shown(place, config, caps
     assert "public" in capsys.readouterr().err
 
 
-def test_a_document_without_markers_is_refused(place, config, capsys):
+def test_what_is_not_there_is_named(place, config, capsys, monkeypatch):
+    """Markers of a document, an experiment, a variable of the environment."""
     page = place.folder / "page.md"
     page.write_text("nothing here\n")
     assert run(["benchmark", str(config), "--markdown", str(page)]) == 2
     assert markers("tiny")[0] in capsys.readouterr().err
-
-
-def test_a_variable_that_is_not_set_is_named(place, config, capsys, monkeypatch):
+    assert run(["benchmark", str(config), "--only", "lost"]) == 2
+    said = capsys.readouterr().err
+    assert "no experiment 'lost'" in said and "it has rules" in " ".join(said.split())
+    assert not place.home.folder.exists()
     monkeypatch.delenv("CLUBS")
     assert run(["benchmark", str(config)]) == 2
     assert "CLUBS" in capsys.readouterr().err
@@ -196,13 +175,8 @@ def test_text_goes_between_the_markers_only(place):
     page = document(place)
     insert(page, "tiny", "fresh")
     insert(page, "tiny", "fresh")
-    assert page.read_text().split() == [
-        "before",
-        *markers("tiny")[0].split(),
-        "fresh",
-        *markers("tiny")[1].split(),
-        "after",
-    ]
+    begin, end = markers("tiny")
+    assert page.read_text().split() == f"before {begin} fresh {end} after".split()
 
 
 def test_figures_of_older_code_are_marked_where_a_page_is_written(place):
@@ -221,9 +195,8 @@ def test_sections_are_replaced_by_their_headings_and_new_ones_come_last(place):
     insert(page, "tiny", "all of it\n\n### One\n\nold\n\n### Two\n\nstays\n")
     insert_sections(page, "tiny", ["### Three\n\nnew", "### One\n\nfresh"])
     begin, end = markers("tiny")
-    assert page.read_text().split(begin)[1].split(end)[0].split() == [
-        *"all of it ### One fresh ### Two stays ### Three new".split(),
-    ]
+    between = page.read_text().split(begin)[1].split(end)[0].split()
+    assert between == "all of it ### One fresh ### Two stays ### Three new".split()
 
 
 @pytest.mark.slow
@@ -240,13 +213,6 @@ def test_one_experiment_alone_keeps_the_tables_of_others(prefect_server, place, 
     assert "old" not in text.split("### Another")[0]
     assert f"cloister benchmark {path} --only rules --markdown {page}" in text
     assert text.endswith(f"### Another\n\nstays\n{markers('tiny')[1]}\nafter\n")
-
-
-def test_an_experiment_that_there_is_not_is_named(place, config, capsys):
-    assert run(["benchmark", str(config), "--only", "lost"]) == 2
-    said = capsys.readouterr().err
-    assert "no experiment 'lost'" in said and "it has rules" in " ".join(said.split())
-    assert not place.home.folder.exists()
 
 
 def test_a_deviation_is_said_of_repeats_only():

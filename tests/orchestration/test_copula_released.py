@@ -32,10 +32,8 @@ release: {epsilon: 9, delta: 1e-6}
 
 
 @pytest.fixture
-def survey(tmp_path: Path, prefect_server, monkeypatch) -> Path:
+def survey(folder: Path, prefect_server) -> Path:
     """A folder with the spec and 800 answers."""
-    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(2)
     town = rng.integers(0, 4, 800)
     pd.DataFrame(
@@ -46,9 +44,9 @@ def survey(tmp_path: Path, prefect_server, monkeypatch) -> Path:
             "member": np.where(rng.random(800) < 0.1, "", np.where(town < 2, "True", "False")),
             "score": np.where(rng.random(800) < 0.1, 99, 12 * town + rng.integers(0, 20, 800)),
         }
-    ).to_csv(tmp_path / "survey.csv", index=False)
-    (tmp_path / "survey.yaml").write_text(SPEC, encoding="utf-8")
-    return tmp_path
+    ).to_csv(folder / "survey.csv", index=False)
+    (folder / "survey.yaml").write_text(SPEC, encoding="utf-8")
+    return folder
 
 
 @pytest.mark.parametrize(

@@ -62,23 +62,11 @@ def test_what_is_not_declared_or_does_not_fit_leaves_with_two_and_charges_nothin
 def test_a_benchmark_shows_what_the_network_tells_of_each_attribute(place, prefect_server, capsys):
     page = place.folder / "page.md"
     page.write_text("<!-- generated: told -->\n<!-- end: told -->\n")
-    told = {
-        "name": "told",
-        "title": "Told",
-        "datasets": ["clubs"],
-        "methods": ["bayes", "independent"],
-        "epsilons": [3],
-        "tables": ["network"],
-    }
-    content = {
-        "name": "told",
-        "delta": "1e-6",
-        "evaluate": "none",
-        "datasets": {
-            "clubs": {"spec": str(place.spec), "data": str(place.data), "public": "made up"}
-        },
-        "experiments": [told],
-    }
+    told = {"name": "told", "title": "Told", "datasets": ["clubs"], "epsilons": [3]}
+    told |= {"methods": ["bayes", "independent"], "tables": ["network"]}
+    clubs = {"spec": str(place.spec), "data": str(place.data), "public": "made up"}
+    content = {"name": "told", "delta": "1e-6", "evaluate": "none", "datasets": {"clubs": clubs}}
+    content["experiments"] = [told]
     path = place.folder / "told.yaml"
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     assert run(["benchmark", str(path), "--markdown", str(page), "--json"]) == 0

@@ -4,8 +4,10 @@ import json
 import os
 import shutil
 import signal
+from dataclasses import replace
 
 import pytest
+from clubs import Place
 
 from cloister.errors import InputError
 from cloister.flows.cli.app import run
@@ -32,23 +34,36 @@ FILES = (
 )
 
 
+@pytest.fixture(scope="module")
+def copied(approved, tmp_path_factory):
+    """The approved release, in a home of these tests."""
+    place = Place(tmp_path_factory.mktemp("copied"))
+    shutil.copytree(approved.place.home.folder, place.home.folder)
+    return replace(approved, place=place)
+
+
 @pytest.fixture
-def own(approved, tmp_path, monkeypatch):
-    """The home of the release; what a test changes in its public folder and remote is put back."""
-    home, public = approved.place.home, approved.folder / "public"
+def own(copied, tmp_path, monkeypatch):
+    """That release; what a test changes in its public folder and remote is put back."""
+    home, public = copied.place.home, copied.folder / "public"
     monkeypatch.setenv("CLOISTER_HOME", str(home.folder))
     for name, folder in (("public", public), ("remote", home.folder / "dvc-remote")):
         shutil.copytree(folder, tmp_path / name)
-    yield approved
+    yield copied
     for name, folder in (("public", public), ("remote", home.folder / "dvc-remote")):
         shutil.rmtree(folder)
         shutil.copytree(tmp_path / name, folder)
 
 
-def test_nothing_of_a_candidate_is_sent_or_fetched(released, monkeypatch, tmp_path, capsys):
+@pytest.fixture
+def home(released, tmp_path, monkeypatch) -> Home:
+    """A copy of a home with one candidate, which a test may change."""
     shutil.copytree(released.place.home.folder, tmp_path / "home")
     monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
-    home = Home.current()
+    return Home.current()
+
+
+def test_nothing_of_a_candidate_is_sent_or_fetched(home, released, tmp_path, capsys):
     assert not [path for path in (home.folder / "dvc-remote").rglob("*") if path.is_file()]
     assert verify_records(home, None)[1] == []
     with pytest.raises(InputError, match="sent once it is approved"):
@@ -58,12 +73,9 @@ def test_nothing_of_a_candidate_is_sent_or_fetched(released, monkeypatch, tmp_pa
     assert not (tmp_path / "again").exists()
 
 
-def test_a_candidate_that_an_earlier_version_sent_is_sound_and_fetched(
-    released, monkeypatch, tmp_path
-):
-    shutil.copytree(released.place.home.folder, tmp_path / "home")
-    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
-    home, public = Home.current(), tmp_path / "home" / "releases" / released.id / "public"
+@pytest.mark.slow
+def test_a_candidate_that_an_earlier_version_sent_is_sound_and_fetched(home, released, tmp_path):
+    public = home.release(released.id) / "public"
     artefacts = read_certificate(public).artefacts
     versions = Versions(home.versions, home.remote)
     versions.send(released.id, sent_files(["certificate.yaml", *artefacts], public))
@@ -71,15 +83,8 @@ def test_a_candidate_that_an_earlier_version_sent_is_sound_and_fetched(
     assert run(["fetch", released.id, "--out", str(tmp_path / "again")]) == 0
 
 
-def test_an_approval_that_was_killed_before_it_sent_ends_when_repeated(
-    released, tmp_path, monkeypatch
-):
-    shutil.copytree(released.place.home.folder, tmp_path / "home")
-    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
-    home, approve = (
-        Home.current(),
-        ["review", "approve", released.id, "--reason", "certificate read"],
-    )
+def test_an_approval_that_was_killed_before_it_sent_ends_when_repeated(home, released, tmp_path):
+    approve = ["review", "approve", released.id, "--reason", "read"]
     pid = os.fork()
     if pid == 0:
         Versions.send = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
@@ -93,6 +98,7 @@ def test_an_approval_that_was_killed_before_it_sent_ends_when_repeated(
 
 
 def test_lost_and_altered_files_are_restored_as_they_were(own, tmp_path):
+    assert run(["fetch", "r-unknown"]) == 2
     public = own.folder / "public"
     for name in FILES[:2]:
         (public / name).unlink()
@@ -118,6 +124,7 @@ def test_a_new_folder_is_one_that_verifies(own, tmp_path, capsys):
     }
 
 
+@pytest.mark.slow
 def test_what_a_killed_fetch_left_goes(own, tmp_path):
     home = own.place.home.folder
     before = {path.name for path in home.iterdir()}
@@ -131,7 +138,7 @@ def test_what_a_killed_fetch_left_goes(own, tmp_path):
     assert list((home / "tmp").iterdir()) == []
 
 
-@pytest.mark.parametrize("content", [None, b"another"])
+@pytest.mark.parametrize("content", [pytest.param(None, marks=pytest.mark.slow), b"another"])
 def test_a_remote_that_lost_or_altered_the_files_restores_nothing(own, capsys, content):
     public = own.folder / "public"
     (public / "synthetic.parquet").unlink()
@@ -145,8 +152,3 @@ def test_a_remote_that_lost_or_altered_the_files_restores_nothing(own, capsys, c
     assert ("DVC cannot get" if content is None else "certificate.yaml") in capsys.readouterr().err
     assert not (public / "synthetic.parquet").exists()
     assert (public / "certificate.yaml").read_text() == "altered"
-
-
-def test_an_unknown_release_is_refused(own, capsys):
-    assert run(["fetch", "r-unknown"]) == 2
-    assert "r-unknown" in capsys.readouterr().err

@@ -1,8 +1,10 @@
 """One release by the flow: what it charged, wrote, recorded and left behind."""
 
+import gc
 import json
 import shutil
 import stat
+import weakref
 from pathlib import Path
 
 import pandas as pd
@@ -18,6 +20,7 @@ from cloister.privacy.door.journal_format import ANSWER, JOURNAL_NAME, read_fram
 from cloister.privacy.door.table import PlanBudget
 from cloister.privacy.events import compose, event_from_json
 from cloister.privacy.ledger import Ledger, State
+from cloister.tasks.data.sources import TablesSource
 from cloister.tasks.data.tables import read_synthetic
 from cloister.tasks.home.process import code_version, flow_version
 from cloister.tasks.ledger.access import existing_ledger
@@ -28,21 +31,35 @@ from cloister.tasks.requests.resolved import ResolvedRequest, public_context_of
 @pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global \
+        cloister, \
         FlowRunFilter, \
         FlowRunFilterName, \
         ModelRegistry, \
         StateType, \
         flow_module, \
-        get_client, \
-        publish_finished
+        get_client
+    global publish_finished
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
     from prefect.client.schemas.objects import StateType
 
+    import cloister.tasks.release.publish
     from cloister.flows import release as flow_module
     from cloister.tasks.release.publish import publish_finished
     from cloister.tasks.stores.mlflow_registry import ModelRegistry
 
+
+FOLLOWS = {
+    "plan_release": set(),
+    "reserve_budget": {"plan_release"},
+    "open_data": {"reserve_budget"},
+    "fit_model": {"open_data"},
+    "sample_rows": {"fit_model"},
+    "evaluate_release": {"sample_rows"},
+    "write_certificate": {"sample_rows"},
+    "record_release": {"evaluate_release", "write_certificate"},
+}
+"""Eight nodes, and no two edges that cross: a path that parts once and meets again."""
 
 STEPS = ["plan", "reserve", "open", "fit", "sample", "evaluate", "certify", "record"]
 
@@ -139,6 +156,7 @@ def test_each_step_ran_once_under_a_readable_name_and_nothing_was_persisted(rele
     assert f"fit kamino for {released.id}" in names
     assert len(names) == len(set(names))
     assert all(step["runs"] == 1 and step["completed"] for step in released.steps.values())
+    assert {name: set(step["follows"]) for name, step in released.steps.items()} == FOLLOWS
     assert not released.persisted
 
 
@@ -196,6 +214,23 @@ def test_the_server_shows_what_the_certificate_says_of_a_run_that_awaits_review(
     ] == [(rule["name"], rule["violations"]) for rule in certificate["constraints"]]
     assert text in shown["certificate"]
     assert certificate["guarantee"]["meaning"][0] in shown["certificate"]
+
+
+def test_rows_are_gone_when_the_flow_has_ended(place, prefect_server, monkeypatch):
+    monkeypatch.setattr(cloister.tasks.release.publish, "register_release", lambda *_: "")
+    monkeypatch.setattr(cloister.tasks.release.publish, "version_release", lambda *_: None)
+    alive = []
+    read = TablesSource.read_rows
+
+    def watched(*given):
+        rows, digest = read(*given)
+        alive.append(weakref.ref(rows))
+        return rows, digest
+
+    monkeypatch.setattr(TablesSource, "read_rows", watched)
+    assert run(quick_release(place)) == 0
+    gc.collect()
+    assert [rows() for rows in alive] == [None]
 
 
 def test_everything_verifies(released):

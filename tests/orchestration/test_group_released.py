@@ -35,10 +35,8 @@ release: {method: independent, epsilon: 1, delta: 1e-6}
 
 
 @pytest.fixture
-def visits(tmp_path: Path, monkeypatch) -> Path:
+def visits(folder: Path) -> Path:
     """A folder with the spec and the rows of a hundred persons, five at most of each."""
-    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(5)
     owner = np.repeat(np.arange(100), rng.integers(1, 6, 100))
     pd.DataFrame(
@@ -49,7 +47,7 @@ def visits(tmp_path: Path, monkeypatch) -> Path:
         }
     ).to_csv("visits.csv", index=False)
     Path("visits.yaml").write_text(SPEC, encoding="utf-8")
-    return tmp_path
+    return folder
 
 
 def opened(folder: Path):

@@ -18,7 +18,7 @@ name: films
 privacy:
   unit: {table: users}
   relation: add_remove
-  rows: {public: 1500}
+  rows: {public: 750}
   budget: {epsilon: 60, delta: 1e-5, per: ever}
 tables:
   users:
@@ -38,7 +38,7 @@ tables:
       genre: {type: categorical, values: [cartoon, drama]}
   ratings:
     source: {path: ratings.csv}
-    rows: {public: 5000}
+    rows: {public: 2500}
     references:
       user: {table: users, max_rows: 8}
       movie: {table: movies, max_rows: 60}
@@ -48,7 +48,7 @@ tables:
       movie: {type: text, pattern: "M{0001..9999}"}
   cards:
     source: {path: cards.csv}
-    rows: {public: 1000}
+    rows: {public: 500}
     references: {holder: {table: users, max_rows: 1}}
     constraints: [{key: [holder]}]
     attributes:
@@ -59,24 +59,22 @@ release: {epsilon: 20, delta: 0, method: relational}
 
 
 @pytest.fixture
-def films(tmp_path: Path, prefect_server, monkeypatch) -> Path:
+def films(folder: Path, prefect_server) -> Path:
     """Young users rate cartoons, have blue cards, and old ones guide them."""
-    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(5)
-    users = np.array([f"U{number:04}" for number in range(1, 1501)])
+    users = np.array([f"U{number:04}" for number in range(1, 751)])
     movies = np.array([f"M{number:04}" for number in range(1, 301)])
-    young, cartoon = rng.random(1500) < 0.5, rng.random(300) < 0.4
-    guides = np.where(young & (rng.random(1500) < 0.9), rng.choice(users[~young], 1500), None)
-    links = pd.DataFrame({"u": rng.integers(0, 1500, 5000)})
-    liked = np.where(rng.random(5000) < 0.9, young[links["u"]], rng.random(5000) < 0.5)
+    young, cartoon = rng.random(750) < 0.5, rng.random(300) < 0.4
+    guides = np.where(young & (rng.random(750) < 0.9), rng.choice(users[~young], 750), None)
+    links = pd.DataFrame({"u": rng.integers(0, 750, 2500)})
+    liked = np.where(rng.random(2500) < 0.9, young[links["u"]], rng.random(2500) < 0.5)
     links["m"] = np.where(
         liked,
-        rng.choice(np.flatnonzero(cartoon), 5000),
-        rng.choice(np.flatnonzero(~cartoon), 5000),
+        rng.choice(np.flatnonzero(cartoon), 2500),
+        rng.choice(np.flatnonzero(~cartoon), 2500),
     )
     links = links.drop_duplicates()
-    holders = rng.permutation(1500)[:1000]
+    holders = rng.permutation(750)[:500]
     frames = {
         "users": {"id": users, "guide": guides, "young": young},
         "movies": {"id": movies, "genre": np.where(cartoon, "cartoon", "drama")},
@@ -84,9 +82,9 @@ def films(tmp_path: Path, prefect_server, monkeypatch) -> Path:
         "cards": {"holder": users[holders], "colour": np.where(young[holders], "blue", "red")},
     }
     for name, frame in frames.items():
-        pd.DataFrame(frame).to_csv(tmp_path / f"{name}.csv", index=False)
-    (tmp_path / "films.yaml").write_text(SPEC, encoding="utf-8")
-    return tmp_path
+        pd.DataFrame(frame).to_csv(folder / f"{name}.csv", index=False)
+    (folder / "films.yaml").write_text(SPEC, encoding="utf-8")
+    return folder
 
 
 def test_links_hierarchies_and_pairs_of_rows_are_released(
@@ -99,8 +97,8 @@ def test_links_hierarchies_and_pairs_of_rows_are_released(
     users, movies, ratings, cards = (
         pd.read_parquet(out / f"{name}.parquet") for name in ("users", "movies", "ratings", "cards")
     )
-    assert (len(users), len(movies)) == (1500, 300)
-    assert 4000 <= len(ratings) <= 5000
+    assert (len(users), len(movies)) == (750, 300)
+    assert 2000 <= len(ratings) <= 2500
     assert not ratings.duplicated().any()
     assert ratings["user"].value_counts().max() <= 8
     assert ratings["movie"].value_counts().max() <= 60
@@ -114,7 +112,7 @@ def test_links_hierarchies_and_pairs_of_rows_are_released(
     held = cards.merge(users, left_on="holder", right_on="id")
     assert (held["young"] == (held["colour"] == "blue")).mean() > 0.8
     guided = users.dropna(subset=["guide"])
-    assert 500 < len(guided) < 900
+    assert 250 < len(guided) < 450
     above = dict(zip(guided["id"], guided["guide"], strict=True))
     assert set(above.values()) <= set(users["id"])
     assert guided["guide"].value_counts().max() <= 6

@@ -86,11 +86,8 @@ def test_a_release_and_a_request_that_was_declined_are_told_by_signed_webhooks(
     assert send_due(home) == []  # nothing is told twice
     entries = {entry.seq: entry for entry in ledger.entries()}
     told = [each.content for each in receiver.received]
-    assert [each["type"] for each in told] == [
-        "release.candidate",
-        "release.approved",
-        "release.declined",
-    ]
+    kinds = ("candidate", "approved", "declined")
+    assert [each["type"] for each in told] == [f"release.{kind}" for kind in kinds]
     for each, delivery in zip(told, receiver.received, strict=True):
         entry = entries[each["data"]["entry"]["seq"]]
         assert each["timestamp"] == entry.time
@@ -119,13 +116,9 @@ def test_what_was_before_and_what_was_not_asked_for_is_not_told(home, ledger, re
 
 
 def test_one_mail_lists_all_that_is_new(home, ledger, sink):
-    officer = Subscriber(
-        "mailto:officer@example.org",
-        ("candidate", "declined"),
-        "",
-        f"smtp://127.0.0.1:{sink.port}",
-    )
-    subscribe(home, officer)
+    server = f"smtp://127.0.0.1:{sink.port}"
+    wanted = ("candidate", "declined")
+    subscribe(home, Subscriber("mailto:officer@example.org", wanted, "", server))
     release = candidate(ledger)
     decline(ledger, ask(epsilon=50), "engineer", "")
     assert send_due(home) == []
@@ -202,22 +195,15 @@ def test_a_receiver_that_is_down_keeps_nobody_else_from_being_told(home, ledger,
     assert problem.startswith("http://127.0.0.1:9/ was not told of 1 event")
     waiting = {each.address: len(each.waiting) for each in subscribers(home)}
     assert waiting == {url: 0, "http://127.0.0.1:9/": 1}
-
-
-def test_a_ledger_restored_from_before_is_followed_from_its_end(home, ledger):
-    candidate(ledger)
-    last = ledger.anchor().seq
+    last = ledger.anchor().seq  # a ledger that was restored from before is followed from its end
     assert events_after(ledger, last + 50) == ([], last)
 
 
 def test_who_may_not_reserve_is_not_declined_but_refused(ledger):
-    change_person(
-        ledger,
-        "A. Officer",
-        lambda person: type(person)(person.name, ("officer",), ("officer",)),
-        "officer",
-        "mandate 3",
-    )
+    def officer(person):
+        return type(person)(person.name, ("officer",), ("officer",))
+
+    change_person(ledger, "A. Officer", officer, "officer", "mandate 3")
     with pytest.raises(NotPermitted, match="engineer"):
         decline(ledger, ask(epsilon=50), "stranger", "")
 
@@ -284,11 +270,8 @@ def test_a_request_that_the_budget_does_not_hold_is_told(
     subscribe(place.home, Subscriber(f"http://127.0.0.1:{receiver.port}", EVENTS, secret))
     assert run(quick_release(place, "--epsilon", "5", "--purpose", "a test")) == 2
     (entry,) = open_ledger(place.home).entries()
-    assert (entry.kind, entry.body["dataset"], entry.body["reason"]) == (
-        "declined",
-        "clubs",
-        "a test",
-    )
+    assert (entry.kind, entry.body["dataset"]) == ("declined", "clubs")
+    assert entry.body["reason"] == "a test"
     assert run(["notify", "send"]) == 0
     assert [each.content["data"]["dataset"] for each in receiver.received] == ["clubs"]
     assert run(["verify"]) == 0

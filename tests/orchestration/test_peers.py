@@ -3,6 +3,7 @@
 import json
 import sys
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -72,9 +73,6 @@ LIMITS = {"hang": 0.5, "toil": 2}
 @pytest.fixture(scope="module")
 def environments(tmp_path_factory):
     """A Python with numpy for the tiny library: this one, in place of one that pip would make."""
-    import sys
-    from pathlib import Path
-
     return lambda requirements, home, python: Path(sys.executable)
 
 
@@ -88,26 +86,18 @@ def tiny(place, monkeypatch, environments):
 
 
 def config(place, methods, name="sides", **changed):
+    clubs = {"spec": str(place.spec), "data": str(place.data), "public": "made up"}
+    about = {"name": "all", "title": "Side by side", "datasets": ["clubs"], "epsilons": [1]}
+    methods = {
+        f"tiny-{m}": {"script": "tiny.py", "method": m, "seconds": LIMITS.get(m, 120)}
+        for m in methods
+    }
     content = {
         "name": name,
         "evaluate": "none",
-        "datasets": {
-            "clubs": {"spec": str(place.spec), "data": str(place.data), "public": "made up"}
-        },
-        "peers": {
-            f"tiny-{m}": {"script": "tiny.py", "method": m, "seconds": LIMITS.get(m, 120)}
-            for m in methods
-        },
-        "experiments": [
-            {
-                "name": "all",
-                "title": "Side by side",
-                "datasets": ["clubs"],
-                "methods": [f"tiny-{m}" for m in methods],
-                "epsilons": [1],
-                "variants": ["declared", "free"],
-            }
-        ],
+        "datasets": {"clubs": clubs},
+        "peers": methods,
+        "experiments": [about | {"methods": [*methods], "variants": ["declared", "free"]}],
         "variants": {"free": {"constraints": []}},
     }
     path = place.folder / f"{name}.yaml"
@@ -147,6 +137,7 @@ def test_a_peer_stands_beside_releases_without_a_charge_and_is_run_once(
     assert (again["done before"], again["results"]) == (2, said["results"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "told"), FAILURES.items())
 def test_every_failure_of_a_peer_is_a_finding_with_its_reason(tiny, method, told):
     declared = load_benchmark(config(tiny, [method]))
@@ -156,22 +147,11 @@ def test_every_failure_of_a_peer_is_a_finding_with_its_reason(tiny, method, told
     assert (done.error, done.finding, done.figures()) == (told, True, {})
     assert peer_steps.finished_run(combination, home) == done
     assert not list((home.folder / "peers").rglob("codes.npy"))
-
-
-def test_a_longer_limit_and_another_program_are_reasons_to_run_again(tiny):
-    home = Home.current()
-    (combination,) = load_benchmark(config(tiny, ["hang"])).all_combinations()
-    peer_steps.run(combination, home, home)
-    longer = combination.peer.model_copy(update={"seconds": 1})
-    assert peer_steps.job_of(combination, home).outcome().timed_out
-    assert (
-        peer_steps.Job(longer, None, 1, peer_steps.job_of(combination, home).folder).outcome()
-        is None
-    )
     (tiny.folder / "tiny.py").write_text(SHUFFLES + "\n")
     assert peer_steps.finished_run(combination, home) is None
 
 
+@pytest.mark.slow
 def test_a_peer_runs_on_some_rows_of_a_table(tiny):
     home = Home.current()
     (combination,) = load_benchmark(config(tiny, ["shuffle"])).all_combinations()
@@ -186,6 +166,7 @@ def test_a_peer_runs_on_some_rows_of_a_table(tiny):
     assert all(set(column) <= values for column, values in zip(again.T, known, strict=True))
 
 
+@pytest.mark.slow
 def test_a_peer_that_is_killed_from_outside_is_tried_again(tiny):
     home = Home.current()
     (combination,) = load_benchmark(config(tiny, ["shuffle"])).all_combinations()
@@ -209,6 +190,7 @@ def test_what_stops_an_environment_is_told_and_tried_again(tiny, monkeypatch):
     assert peer_steps.finished_run(combination, home) is None
 
 
+@pytest.mark.slow
 def test_an_environment_is_made_once_for_its_requirements(place):
     requirements = place.folder / "none.txt"
     requirements.write_text("# nothing to install\n")
@@ -242,18 +224,11 @@ def test_peers_get_public_cells_and_values_return_within_them(place):
     back = table.decode(table.codes, seed=3)
     for at, column in enumerate(cells):
         np.testing.assert_array_equal(column.index(back.codes[column.name]), table.codes[:, at])
-    assert (
-        back.codes["income"][table.codes[:, 3] == table.sizes[3] - 1].max()
-        == table.domain["income"].null_code
-    )
+    missing = back.codes["income"][table.codes[:, 3] == table.sizes[3] - 1]
+    assert missing.max() == table.domain["income"].null_code
     coarse = encode_table(place.spec, place.data, "read")
-    assert coarse.sizes == [
-        3,
-        3,
-        16,
-        16 + 1 + 1,
-        2,
-    ]  # special values and the missing one stay cells of their own
+    # special values and the missing one stay cells of their own
+    assert coarse.sizes == [3, 3, 16, 16 + 1 + 1, 2]
     assert coarse.digest != table.digest
 
 
@@ -272,14 +247,19 @@ def test_peers_that_cannot_be_used_are_refused_before_anything_is_made(tiny, cap
     assert not tiny.home.folder.exists()
 
 
-def test_peers_never_see_a_table_that_is_not_declared_public(tiny, capsys):
-    hidden = {"clubs": {"spec": str(tiny.spec), "data": str(tiny.data)}}
-    assert run(["benchmark", str(config(tiny, ["a"], datasets=hidden))]) == 2
-    assert "public: REASON" in capsys.readouterr().err
-
-
-def test_peers_that_protect_rows_are_not_compared_under_persons(tiny, capsys):
-    tiny.edit("unit: row", "unit: {key: age, max_rows: 3}")
-    assert run(["benchmark", str(config(tiny, ["a"]))]) == 2
-    assert capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("unit", "changed", "told"),
+    [
+        ("unit: row", {"datasets": {"clubs": {}}}, "public: REASON"),
+        ("unit: {key: age, max_rows: 3}", {}, "error"),
+    ],
+)
+def test_peers_see_no_table_that_is_not_public_and_none_of_persons(
+    tiny, capsys, unit, changed, told
+):
+    tiny.edit("unit: row", unit)
+    if changed:
+        changed["datasets"]["clubs"] = {"spec": str(tiny.spec), "data": str(tiny.data)}
+    assert run(["benchmark", str(config(tiny, ["a"], **changed))]) == 2
+    assert told in capsys.readouterr().err
     assert not tiny.home.folder.exists()

@@ -12,6 +12,7 @@ import yaml
 
 from cloister.flows.cli.app import run
 from cloister.tasks.home.home import Home
+from cloister.tasks.ledger.access import release_of
 from cloister.tasks.release.verify import verify_records
 
 SPEC = """
@@ -34,10 +35,8 @@ release: {method: independent, epsilon: 8, delta: 0, rows: 250}
 
 
 @pytest.fixture
-def visits(tmp_path: Path, prefect_server, monkeypatch) -> Path:
+def visits(folder: Path, prefect_server) -> Path:
     """A folder with the spec and the rows of a hundred persons."""
-    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(5)
     owner = np.repeat(np.arange(100), rng.integers(1, 6, 100))
     ward = np.concatenate([rng.permutation(5)[:n] for n in np.bincount(owner)])
@@ -50,9 +49,9 @@ def visits(tmp_path: Path, prefect_server, monkeypatch) -> Path:
             "ward": np.array(list("abcde"))[ward],
             "cost": rng.integers(0, 10, len(owner)),
         }
-    ).to_csv(tmp_path / "visits.csv", index=False)
-    (tmp_path / "visits.yaml").write_text(SPEC, encoding="utf-8")
-    return tmp_path
+    ).to_csv(folder / "visits.csv", index=False)
+    (folder / "visits.yaml").write_text(SPEC, encoding="utf-8")
+    return folder
 
 
 def test_persons_are_released_with_their_rows(visits: Path, seeded_noise, capsys) -> None:
@@ -76,6 +75,10 @@ def test_persons_are_released_with_their_rows(visits: Path, seeded_noise, capsys
     assert certificate["guarantee"]["accounted"]["epsilon"] == pytest.approx(8)
     assert "persons: number" in {stage["name"] for stage in certificate["stages"]}
     assert verify_records(Home.current(), None)[1] == []
+    held = release_of(Home.current(), said["release"])  # seeded noise stains what is handed on
+    assert "NOT PRIVATE" in held.request.stain
+    assert "NOT PRIVATE" in yaml.dump(certificate)
+    assert "NOT PRIVATE" in (out / "certificate.html").read_text(encoding="utf-8")
     assert run(["review", "approve", said["release"], "--reason", "fine"]) == 0
     more = ["sample", said["release"], "--rows", "60"]
     assert run([*more, "--out", "more.csv"]) == 0

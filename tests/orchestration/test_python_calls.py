@@ -28,10 +28,8 @@ release: {epsilon: 4, delta: 0, method: independent}
 
 
 @pytest.fixture
-def clinic(tmp_path, monkeypatch) -> pd.DataFrame:
+def clinic(folder) -> pd.DataFrame:
     """The rows of a notebook whose folder holds their spec."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
     Path("clinic.yaml").write_text(CLINIC)
     rng = np.random.default_rng(1)
     columns = {"ward": rng.choice(["north", "south", "east"], 400), "age": rng.integers(0, 99, 400)}

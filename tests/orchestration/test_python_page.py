@@ -36,14 +36,6 @@ release: {epsilon: 1, delta: 1e-6}
 """
 
 
-@pytest.fixture
-def empty(tmp_path, monkeypatch, prefect_server) -> Path:
-    """An empty folder to work in, with its own empty home."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
-    return tmp_path
-
-
 def approve() -> None:
     """What a reviewer does in a terminal."""
     home = Home.current()
@@ -59,12 +51,12 @@ def run(code: str, names: dict[str, object]) -> object:
     return last and eval(compile(ast.Expression(last.value), "<docs>", "eval"), names)
 
 
-def test_the_code_of_the_page_runs(empty):
+def test_the_code_of_the_page_runs(folder, prefect_server, brief_training):
     rng = np.random.default_rng(1)
-    (empty / "clinic.yaml").write_text(CLINIC)
+    (folder / "clinic.yaml").write_text(CLINIC)
     wards = rng.choice(["north", "south", "east"], 2_000)
     columns = {name: rng.integers(0, most, 2_000) for name, most in (("age", 99), ("nights", 30))}
-    pd.DataFrame({"ward": wards, **columns}).to_csv(empty / "clinic.csv", index=False)
+    pd.DataFrame({"ward": wards, **columns}).to_csv(folder / "clinic.csv", index=False)
     text = (DOCS / "python.md").read_text(encoding="utf-8")
     names: dict[str, object] = {}
     shown = []
@@ -94,7 +86,7 @@ def test_the_notebook_is_short_and_kept_without_results(cells):
 
 
 @pytest.mark.slow
-def test_the_notebook_runs_and_shows_its_results(empty, cells):
+def test_the_notebook_runs_and_shows_its_results(folder, prefect_server, cells):
     names: dict[str, object] = {}
     shown = []
     for cell in cells:
@@ -108,4 +100,4 @@ def test_the_notebook_runs_and_shows_its_results(empty, cells):
     assert len(released.frame) == 3_000
     assert not ((released.frame.nights < 3) & released.frame.urgent).any()
     assert len(more) == 5 and set(more.ward) == {"north"}
-    assert (empty / "home" / "ledger.db").is_file()
+    assert (folder / "home" / "ledger.db").is_file()

@@ -21,13 +21,8 @@ from cloister.tasks.ledger.access import existing_ledger
 
 @pytest.fixture(scope="module", autouse=True)
 def late_imports():
-    global \
-        FlowRunFilter, \
-        FlowRunFilterExpectedStartTime, \
-        PREFECT_API_URL, \
-        every, \
-        get_client, \
-        temporary_settings
+    global FlowRunFilter, FlowRunFilterExpectedStartTime, PREFECT_API_URL, every, get_client
+    global temporary_settings
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterExpectedStartTime
     from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -47,10 +42,8 @@ async def messages(since: datetime) -> list[str]:
             async for run in every(read, flow_run_filter=due)
         ]
         states = [state for made in runs for state in await _states(client, made)]
-        logs = [log async for log in every(client.read_logs)]
-        return [str(state.model_dump(mode="json")) for state in states] + [
-            log.message for log in logs
-        ]
+        logs = [log.message async for log in every(client.read_logs)]
+        return [str(state.model_dump(mode="json")) for state in states] + logs
 
 
 async def _states(client, made):
@@ -70,9 +63,8 @@ def test_the_detail_of_a_refusal_stays_in_the_home(place, prefect_server, capsys
         report = place.home.release(held.id) / "internal" / "validation.json"
         assert str(report) in said.err
         assert not any(detail in said.err + said.out for detail in DETAIL)
-        assert all(
-            detail in "".join(json.loads(report.read_text())["problems"]) for detail in DETAIL
-        )
+        problems = "".join(json.loads(report.read_text())["problems"])
+        assert all(detail in problems for detail in DETAIL)
         assert stat.S_IMODE(report.stat().st_mode) == 0o600
         assert existing_ledger(place.home).budget("clubs", "row").refusals == refusals
     ours = [text for text in asyncio.run(messages(since)) if str(report) in text]
@@ -102,7 +94,16 @@ def test_a_wrong_file_is_refused_before_a_server_is_asked_and_says_that_nothing_
     assert existing_ledger(place.home) is None
 
 
-def test_a_refusal_is_one_line_beside_the_progress(place, prefect_server, logs):
+def test_a_refusal_is_one_line_beside_the_progress(place, prefect_server, logs, monkeypatch):
+    """Of rows, and of a file that changes while it is read."""
+    versions = count()
+    with monkeypatch.context() as patch:
+        patch.setattr(stored_files, "pin_of", lambda file: f"{file} {next(versions)}")
+        assert run(quick_release(place)) == 2
+    line = logs().splitlines()[-1]
+    assert "is no longer the file" in line and line.endswith("this run charged nothing")
+    (held,) = existing_ledger(place.home).releases()
+    assert held.state is State.REFUNDED
     frame = pd.read_csv(place.data)
     frame.loc[41, "home region"] = "nowhere"
     frame.to_csv(place.data, index=False)
@@ -111,18 +112,6 @@ def test_a_refusal_is_one_line_beside_the_progress(place, prefect_server, logs):
     assert line.startswith("error: the data is not as the spec declares it")
     assert line.endswith("this run charged nothing")
     assert all(re.fullmatch(r"[\d:]{8} \w+ (started|finished|failed)", each) for each in progress)
-
-
-def test_a_file_that_changes_while_it_is_read_says_that_nothing_was_charged(
-    place, prefect_server, logs, monkeypatch
-):
-    versions = count()
-    monkeypatch.setattr(stored_files, "pin_of", lambda file: f"{file} {next(versions)}")
-    assert run(quick_release(place)) == 2
-    line = logs().splitlines()[-1]
-    assert "is no longer the file" in line and line.endswith("this run charged nothing")
-    (held,) = existing_ledger(place.home).releases()
-    assert held.state is State.REFUNDED
 
 
 def test_data_refused_too_often_costs_a_charge_and_certificates_tell_of_it(

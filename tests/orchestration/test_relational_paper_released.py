@@ -45,10 +45,8 @@ release:
 
 
 @pytest.fixture
-def films(tmp_path: Path, prefect_server, monkeypatch) -> Path:
+def films(folder: Path, prefect_server) -> Path:
     """A user of an even number rates two movies of even numbers, others two of odd ones."""
-    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
     users = np.array([f"U{number:03}" for number in range(1, 151)])
     movies = np.array([f"M{number:03}" for number in range(1, 61)])
     user = np.repeat(np.arange(150), 2)
@@ -59,9 +57,9 @@ def films(tmp_path: Path, prefect_server, monkeypatch) -> Path:
         "ratings": {"user": users[user], "movie": movies[movie]},
     }
     for name, frame in frames.items():
-        pd.DataFrame(frame).to_csv(tmp_path / f"{name}.csv", index=False)
-    (tmp_path / "films.yaml").write_text(SPEC, encoding="utf-8")
-    return tmp_path
+        pd.DataFrame(frame).to_csv(folder / f"{name}.csv", index=False)
+    (folder / "films.yaml").write_text(SPEC, encoding="utf-8")
+    return folder
 
 
 def test_the_paper_releases_as_many_links_as_declared(films: Path, seeded_noise, capsys) -> None:

@@ -97,9 +97,8 @@ def assert_recorded_once(home, release: str) -> None:
     assert version.version in (1, "1")
     run_id = version.run_id
     assert len(tracker.models(run_id)) == 1
-    children = [
-        tracker.client.get_run(each).info for each in tracker.runs(run_id) if each != run_id
-    ]
+    runs = [each for each in tracker.runs(run_id) if each != run_id]
+    children = [tracker.client.get_run(each).info for each in runs]
     assert len({child.run_name for child in children}) == len(children)
     assert {child.status for child in children} == {"FINISHED"}
 

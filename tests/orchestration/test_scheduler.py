@@ -17,7 +17,7 @@ import pytest
 from quick_release import quick_release
 from real_server import ROOT, command, listed, real_server, running, wait
 
-from cloister.tasks.ledger.access import existing_ledger, releases
+from cloister.tasks.ledger.access import releases
 
 # Seconds in which a run must have come and ended: a minute until it is due, and a release on a
 # machine that is busy.
@@ -32,20 +32,6 @@ def servers(place) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_what_the_scheduler_makes_is_released(place, servers):
-    schedule = ["--cron", "* * * * *", "--method", "independent", "--delta", "0"]
-    deploy = ["deploy", str(place.spec), *schedule, "--evaluate", "none"]
-    subprocess.run([sys.executable, "-c", command(deploy)], env=servers, check=True)
-    with running(["-c", command(["serve"])], servers, place.folder / "serve.log"):
-        wait(lambda: _completed(servers), RELEASED, "no run was completed", place.folder)
-    run = _completed(servers)[0]
-    assert run["auto_scheduled"] and run["created_by"]["type"] == "SCHEDULE"
-    assert run["id"] in _released_by(place)
-    assert "* * * * * (UTC)" in (place.folder / "serve.log").read_text()  # with its next run
-    assert existing_ledger(place.home).budget("clubs", "row").spent >= 1
-
-
-@pytest.mark.slow
 def test_a_killed_run_is_marked_as_crashed_and_linked_with_the_one_that_resumes_it(place, servers):
     deploy = ["deploy", str(place.spec), "--cron", "* * * * *", "--evaluate", "none"]
     subprocess.run([sys.executable, "-c", command(deploy)], env=servers, check=True)
@@ -57,6 +43,8 @@ def test_a_killed_run_is_marked_as_crashed_and_linked_with_the_one_that_resumes_
     with running(["-c", command(["serve"])], servers, place.folder / "serve.log"):
         wait(lambda: _completed(servers), RELEASED, "no run was completed", place.folder)
     crashed, resumed = _runs(servers, "CRASHED"), _completed(servers)
+    assert resumed[0]["auto_scheduled"] and resumed[0]["created_by"]["type"] == "SCHEDULE"
+    assert "* * * * * (UTC)" in (place.folder / "serve.log").read_text()  # with its next run
     assert begun.id in crashed[0]["name"] and begun.id in resumed[0]["name"]
     assert "is marked as crashed" in (place.folder / "serve.log").read_text()
     links = listed(servers, "artifacts", {"artifacts": {"key": {"like_": "resume"}}})
@@ -123,17 +111,6 @@ def test_the_automations_of_the_docs_fire(place, servers, told):
 
 def _cloister(settings: dict[str, str], words: list[str]) -> int:
     return subprocess.run([sys.executable, "-c", command(words)], env=settings).returncode
-
-
-def _released_by(place) -> set[str]:
-    """The runs that made the releases of the ledger, as their manifests name them."""
-    public = [place.home.release(held.id) / "public" for held in releases(place.home, "clubs")]
-    manifests = [folder / "manifest.json" for folder in public]
-    return {
-        json.loads(path.read_text())["lineage"]["prefect_run"]
-        for path in manifests
-        if path.exists()
-    }
 
 
 def _completed(settings: dict[str, str]) -> list[dict]:

@@ -12,10 +12,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 
 import httpx
 import pytest
@@ -28,12 +26,8 @@ from cloister.tasks.home.home import Home
 
 @pytest.fixture(scope="module", autouse=True)
 def late_imports():
-    global \
-        PREFECT_API_URL, \
-        PREFECT_CLIENT_MAX_RETRIES, \
-        answering, \
-        require_answer, \
-        temporary_settings
+    global PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, answering, require_answer
+    global temporary_settings
     from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
     from cloister.tasks.stores.prefect_server import answering, require_answer
@@ -89,37 +83,14 @@ def refusing() -> Iterator[str]:
 @pytest.mark.parametrize(
     "kind", ["silent", "refusing", "http://", "no url", "http://nobody.invalid/api"]
 )
-def test_a_server_that_does_not_answer_is_an_error_soon(
+def test_a_server_that_does_not_answer_is_an_error_without_its_password(
     kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cloister.tasks.stores.prefect_server._BUSY", 0.5)
     url = request.getfixturevalue(kind) if kind in ("silent", "refusing") else kind
-    before = time.monotonic()
-    with pytest.raises(InputError, match="PREFECT_API_URL"):
-        require_answer(url)
-    assert time.monotonic() - before < 20
-
-
-def test_the_error_shows_no_password(refusing: str) -> None:
-    with pytest.raises(InputError) as caught:
-        require_answer(refusing.replace("http://", "http://me:secret@"))
+    with pytest.raises(InputError, match="PREFECT_API_URL") as caught:
+        require_answer(url.replace("http://127", "http://me:secret@127"))
     assert "secret" not in str(caught.value)
-
-
-@pytest.mark.slow
-def test_a_release_against_nobody_is_refused_and_charged_nothing(place, silent: str) -> None:
-    """In a process of its own, since the session's has a server."""
-    words = ["release", str(place.spec), "--evaluate", "none"]
-    done = subprocess.run(
-        [sys.executable, "-c", f"from cloister.flows.cli.app import main; main({words!r})"],
-        env=_environment(place.home) | {"PREFECT_API_URL": silent},
-        capture_output=True,
-        text=True,
-        timeout=UP,
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: no Prefect server answers at http://127.0.0.1")
-    assert not (place.home.folder / "ledger.db").exists()
 
 
 @pytest.mark.slow
@@ -152,32 +123,6 @@ def test_a_killed_run_leaves_no_server(tmp_path: Path, way: signal.Signals) -> N
         for left in _running(home):
             os.kill(left, signal.SIGKILL)
         started.wait()
-
-
-@pytest.fixture
-def failing() -> Iterator[Callable[[int], str]]:
-    """Starts a server that is in health, and answers all else with an error; its URL."""
-
-    class Answers(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200 if self.path.endswith("/health") else self.server.status)
-            self.end_headers()
-
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.do_GET()
-
-        def log_message(self, *words: object) -> None:
-            """Nothing."""
-
-    def start(status: int) -> str:
-        server.status = status
-        return f"http://127.0.0.1:{server.server_port}/api"
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield start
-        server.shutdown()
 
 
 @pytest.mark.parametrize(

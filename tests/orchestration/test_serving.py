@@ -21,23 +21,9 @@ from cloister.tasks.requests.release_request import ReleaseRequest
 
 @pytest.fixture(scope="module", autouse=True)
 def late_imports():
-    global \
-        DeploymentUpdate, \
-        FlowRunFilter, \
-        FlowRunFilterId, \
-        FlowRunFilterName, \
-        MONTHLY, \
-        State, \
-        StateType, \
-        charged, \
-        flow, \
-        get_client, \
-        get_current_settings, \
-        registered, \
-        registrations, \
-        release, \
-        serve, \
-        serve_due
+    global DeploymentUpdate, FlowRunFilter, FlowRunFilterId, FlowRunFilterName, MONTHLY, State
+    global StateType, charged, flow, get_client, get_current_settings, registered, registrations
+    global release, serve, serve_due
     from deployed import MONTHLY, charged, registered
     from prefect import flow
     from prefect.client.orchestration import get_client

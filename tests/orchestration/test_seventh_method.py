@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-import pytest
 
 from cloister.flows.cli.app import run
 from cloister.models.protocol import Synthesizer
@@ -75,11 +74,8 @@ class HalvesModel(Sampler):
         for name, share in zip(self.domain.names, self.upper, strict=True):
             half = -(-self.domain[name].size // 2)
             high = draw.random(rows) < share
-            codes[name] = np.where(
-                high,
-                draw.integers(half, self.domain[name].size, rows),
-                draw.integers(0, half, rows),
-            )
+            upper = draw.integers(half, self.domain[name].size, rows)
+            codes[name] = np.where(high, upper, draw.integers(0, half, rows))
         return Table(self.domain, codes)
 
     def post_processing(self) -> tuple[str, ...]:
@@ -99,56 +95,34 @@ class Halves(Synthesizer[HalvesParameters, HalvesModel]):
         return task.domain.names
 
     def search(self, task: Task, sequence, budget: Budget) -> Plan[HalvesParameters]:
-        event = DiscreteLaplace(budget.epsilon).event(
-            UpperHalves(sequence).sensitivity(task.neighbours)
-        )
+        sensitivity = UpperHalves(sequence).sensitivity(task.neighbours)
+        event = DiscreteLaplace(budget.epsilon).event(sensitivity)
         stages = (Stage("halves", event, "noisy rows in the upper half of each column"),)
-        return Plan(
-            self.name, sequence, stages, HalvesParameters(budget.epsilon), Forecast(1.0, 1 << 20)
-        )
+        parameters = HalvesParameters(budget.epsilon)
+        return Plan(self.name, sequence, stages, parameters, Forecast(1.0, 1 << 20))
 
     def train(self, private, task: Task, plan: Plan[HalvesParameters]) -> HalvesModel:
-        counts = private.answer(
-            UpperHalves(plan.sequence), DiscreteLaplace(plan.parameters.epsilon), "halves"
-        )
+        laplace = DiscreteLaplace(plan.parameters.epsilon)
+        counts = private.answer(UpperHalves(plan.sequence), laplace, "halves")
         return HalvesModel(task.domain, np.clip(counts / task.data_rows, 0, 1), task.data_rows)
 
     def restore(self, task: Task, meta, arrays) -> HalvesModel:
         return HalvesModel(task.domain, arrays["upper"], task.data_rows)
 
 
-@pytest.fixture
-def released(place, prefect_server, monkeypatch, capsys) -> tuple[Any, dict[str, Any]]:
-    """A release of the clubs by the new method."""
+def test_seventh_method_is_charged_released_certified_and_verified(
+    place, prefect_server, monkeypatch, capsys
+):
     monkeypatch.setitem(METHODS, "halves", Halves)
     head, _, rest = place.spec.read_text(encoding="utf-8").partition("constraints:")
     place.spec.write_text(head + "release:" + rest.partition("release:")[2], encoding="utf-8")
-    assert (
-        run(
-            [
-                "release",
-                str(place.spec),
-                "--method",
-                "halves",
-                "--epsilon",
-                "1/2",
-                "--evaluate",
-                "none",
-                "--json",
-            ]
-        )
-        == 0
-    )
-    return place, json.loads(capsys.readouterr().out)
-
-
-def test_seventh_method_is_charged_released_certified_and_verified(released, capsys):
-    place, said = released
+    words = ["--method", "halves", "--epsilon", "1/2", "--evaluate", "none", "--json"]
+    assert run(["release", str(place.spec), *words]) == 0
+    said = json.loads(capsys.readouterr().out)
     assert (said["method"], said["epsilon"], said["budget_left"]) == ("halves", "1/2", "3.5")
     assert verify_records(place.home, None)[1] == []
-    page = (place.home.release(said["release"]) / "public" / "certificate.yaml").read_text(
-        encoding="utf-8"
-    )
+    public = place.home.release(said["release"]) / "public"
+    page = (public / "certificate.yaml").read_text(encoding="utf-8")
     assert "each value is drawn evenly within its half" in page
     assert "at most 2000 rows" in page
     assert "cost nothing" not in page

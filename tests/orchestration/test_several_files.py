@@ -1,6 +1,7 @@
 """A release of a table that lies in several files, as a folder here or in object storage."""
 
 import pandas as pd
+import pytest
 import yaml
 from object_storage import bucket_of_tables
 from quick_release import quick_release
@@ -31,6 +32,7 @@ def test_a_folder_of_parquet_files_is_released_as_one_table(prefect_server, plac
     assert "is data of account 'clubs'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_folder_of_a_bucket_is_released_as_one_table(prefect_server, place, capsys):
     lines = place.data.read_text().splitlines(keepends=True)
     with bucket_of_tables() as bucket:

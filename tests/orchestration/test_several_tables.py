@@ -1,12 +1,9 @@
-"""A method of two tables and a foreign key: one release, two files, one charge, one certificate."""
+"""Several tables: one release, charge and certificate; keys that do not hold, rules, refusals."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
-from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -14,17 +11,11 @@ import pytest
 import yaml
 
 from cloister.flows.cli.app import run
-from cloister.models.protocol import DatabaseSynthesizer
-from cloister.models.registry import METHODS
-from cloister.models.task import Budget, DatabaseTask, Forecast, Parameters, Plan, Stage
 from cloister.privacy.ledger import State
-from cloister.privacy.mechanisms.noise import DiscreteLaplace
-from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.privacy.queries.counts import PartitionCounts
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Domain
 from cloister.schema.fan_outs import rows_changed
-from cloister.schema.partition import single_values
 from cloister.schema.relations import Database, ForeignKey, Schema
+from cloister.schema.sources.databases import connect
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.data.bounding import bound
 from cloister.tasks.home.home import Home
@@ -36,7 +27,7 @@ name: clinic
 privacy:
   unit: {table: patients}
   relation: add_remove
-  rows: {public: 300}
+  rows: {public: 100}
   budget: {epsilon: 4, delta: 1e-5, per: ever}
 tables:
   patients:
@@ -47,131 +38,37 @@ tables:
       sex: {type: categorical, values: [f, m]}
   visits:
     source: {path: visits.csv}
-    rows: {public: 600}
+    rows: {public: 200}
     references: {patient: {table: patients, max_rows: 3}}
     attributes:
       number: {type: text, pattern: "V{00001..99999}"}
       patient: {type: text, pattern: "P{0001..9999}"}
       cost: {type: integer, min: 0, max: 9}
       ward: {type: categorical, values: [a, b, c]}
-release: {epsilon: 1, delta: 0, method: shares}
+release: {epsilon: 1, delta: 0, method: relational}
 """
 
 
-@dataclass(frozen=True)
-class SharesParameters(Parameters):
-    epsilon: Fraction
-
-
-@dataclass(frozen=True)
-class SharesModel:
-    """One-way shares of each column; each visit is of an even patient."""
-
-    schema: Schema
-    rows: dict[str, int]
-    shares: dict[str, np.ndarray]
-    capacity: None = None
-    samplers: ClassVar[dict[str, Any]] = {}
-
-    def sample(self, rows: int, rng: SamplingSource) -> Database:
-        draw, tables = rng.generator, {}
-        for name, domain in self.schema.tables.items():
-            scale = rows / next(iter(self.rows.values()))
-            size = rows if not tables else round(self.rows[name] * scale)
-            references = {key.column: key for key in self.schema.parents_of(name)}
-            codes = {}
-            for column in domain.names:
-                if column in references:
-                    places = np.repeat(np.arange(rows), references[column].max_rows)
-                    codes[column] = np.sort(draw.choice(places, size, replace=False))
-                elif domain[column].kind == "key":
-                    codes[column] = np.arange(size)
-                else:
-                    shares = self.shares[f"{name}.{column}"]
-                    codes[column] = draw.choice(len(shares), size, p=shares)
-            tables[name] = Table(domain, codes)
-        return Database(self.schema, tables)
-
-    @property
-    def histograms(self) -> dict[str, dict[str, Any]]:
-        return {}
-
-    def post_processing(self) -> tuple[str, ...]:
-        return ("each column is drawn on its own",)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        return {}, dict(self.shares)
-
-
-class Shares(DatabaseSynthesizer[SharesParameters, SharesModel]):
-    name, summary = "shares", "one-way shares of several tables, for a test"
-
-    def __init__(self, progress) -> None:
-        del progress
-
-    def sequence(self, task: DatabaseTask) -> tuple[str, ...]:
-        return tuple(
-            f"{t}.{c}" for t, domain in task.schema.tables.items() for c in domain.modelled
-        )
-
-    def search(self, task: DatabaseTask, sequence, budget: Budget) -> Plan[SharesParameters]:
-        each = budget.epsilon / len(sequence)
-        stages = tuple(
-            Stage(
-                name,
-                DiscreteLaplace(each).event(
-                    question(task, name).sensitivity(task.tables[name.partition(".")[0]].neighbours)
-                ),
-                f"noisy counts of {name}",
-            )
-            for name in sequence
-        )
-        return Plan(self.name, sequence, stages, SharesParameters(each), Forecast(1.0, 1 << 20))
-
-    def train(self, private, task: DatabaseTask, plan: Plan[SharesParameters]) -> SharesModel:
-        shares = {}
-        for name in plan.sequence:
-            door = private.table(name.partition(".")[0])
-            counts = door.answer(
-                question(task, name), DiscreteLaplace(plan.parameters.epsilon), name
-            )
-            positive = np.clip(counts, 1, None)
-            shares[name] = positive / positive.sum()
-        return self.restore(task, {}, shares)
-
-    def restore(self, task: DatabaseTask, meta, arrays) -> SharesModel:
-        rows = {name: of.data_rows for name, of in task.tables.items()}
-        return SharesModel(task.schema, rows, dict(arrays))
-
-
-def question(task: DatabaseTask, name: str) -> PartitionCounts:
-    table, _, column = name.partition(".")
-    return PartitionCounts((single_values(task.schema.tables[table][column]),))
-
-
 @pytest.fixture
-def clinic(tmp_path: Path, prefect_server, monkeypatch) -> Path:
+def clinic(folder: Path, prefect_server) -> Path:
     """A folder with a spec of two tables and their files."""
-    monkeypatch.setitem(METHODS, "shares", Shares)
-    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(5)
-    patients = [f"P{number:04}" for number in range(1, 301)]
+    patients = [f"P{number:04}" for number in range(1, 101)]
     frames = {
-        "patients": pd.DataFrame({"id": patients, "sex": rng.choice(["f", "m"], 300)}),
+        "patients": pd.DataFrame({"id": patients, "sex": rng.choice(["f", "m"], 100)}),
         "visits": pd.DataFrame(
             {
-                "number": [f"V{number:05}" for number in range(1, 601)],
-                "patient": [*rng.choice(patients, 590), *(["P9000"] * 10)],
-                "cost": rng.integers(0, 10, 600),
-                "ward": rng.choice(["a", "b", "c"], 600),
+                "number": [f"V{number:05}" for number in range(1, 201)],
+                "patient": [*rng.choice(patients, 190), *(["P9000"] * 10)],
+                "cost": rng.integers(0, 10, 200),
+                "ward": rng.choice(["a", "b", "c"], 200),
             }
         ),
     }
     for name, frame in frames.items():
-        frame.to_csv(tmp_path / f"{name}.csv", index=False)
-    (tmp_path / "clinic.yaml").write_text(SPEC, encoding="utf-8")
-    return tmp_path
+        frame.to_csv(folder / f"{name}.csv", index=False)
+    (folder / "clinic.yaml").write_text(SPEC, encoding="utf-8")
+    return folder
 
 
 def test_two_tables_are_released_with_one_charge_and_one_certificate(clinic: Path, capsys) -> None:
@@ -181,19 +78,13 @@ def test_two_tables_are_released_with_one_charge_and_one_certificate(clinic: Pat
     assert run(words) == 0, capsys.readouterr().err
     said = json.loads(capsys.readouterr().out)
     assert {path.name for path in out.iterdir()} == {
-        "certificate.html",
-        "certificate.yaml",
-        "report.html",
-        "manifest.json",
-        "candidate.dsse.json",
-        "schema.py",
-        "patients.schema.yaml",
-        "visits.schema.yaml",
+        *("certificate.html", "certificate.yaml", "report.html", "manifest.json", "schema.py"),
+        *("candidate.dsse.json", "patients.schema.yaml", "visits.schema.yaml"),
         *(f"{name}.{ending}" for name in ("patients", "visits") for ending in ("csv", "parquet")),
     }
     patients, visits = (pd.read_parquet(out / f"{name}.parquet") for name in ("patients", "visits"))
-    assert (len(patients), len(visits)) == (300, 600)
-    assert said["tables"] == {"patients": 300, "visits": 600}
+    assert len(patients) == 100 and 0 < len(visits) <= 200
+    assert said["tables"] == {"patients": 100, "visits": len(visits)}
     assert set(visits["patient"]) <= set(patients["id"])
     assert visits["patient"].value_counts().max() <= 3
     home = Home.current()
@@ -224,19 +115,16 @@ def test_two_tables_are_released_with_one_charge_and_one_certificate(clinic: Pat
     assert "there are several tables" in capsys.readouterr().err
 
 
-def test_a_plan_names_both_tables_and_costs_nothing(clinic: Path, capsys) -> None:
-    assert run(["plan", "clinic.yaml"]) == 0
-    said = capsys.readouterr().out
-    assert "patients.sex" in said
-    assert "visits.ward" in said
-
-
 def test_auto_means_relational_where_there_are_several_tables(clinic: Path, capsys) -> None:
-    (clinic / "clinic.yaml").write_text(SPEC.replace(", method: shares", ""), encoding="utf-8")
+    (clinic / "clinic.yaml").write_text(SPEC.replace(", method: relational", ""), encoding="utf-8")
     assert run(["plan", "clinic.yaml", "--json"]) == 0
     planned = json.loads(capsys.readouterr().out)
     assert planned["method"] == "relational"
     assert "several tables" in str(planned)
+
+
+def rules(*constraints: str) -> str:
+    return "constraints: [" + ", ".join(f"{{{each}}}" for each in constraints) + "]\ntables:\n"
 
 
 @pytest.mark.parametrize(
@@ -247,11 +135,16 @@ def test_auto_means_relational_where_there_are_several_tables(clinic: Path, caps
         ("unit: {table: patients}", "unit: {table: visits}", "give rows of every table but visits"),
         ('patient: {type: text, pattern: "P{0001', 'patient: {type: text, pattern: "P{0000',
          "declared otherwise than the key"),
-        ("    rows: {public: 600}\n", "", "give rows of every table"),
+        ("    rows: {public: 200}\n", "", "give rows of every table"),
         ("patient: {type: text,", "patient: {type: text, nullable: true,", "may be missing"),
         ("    key: id\n", "", "other tables refer to it"),
         ("release: {", "attributes: {a: {type: boolean}}\nrelease: {", "exclude each other"),
-        ("method: shares", "method: independent", "is of one table"),
+        ("method: relational", "method: independent", "is of one table"),
+        ("max_rows: 3", "max_rows: 0", "max_rows"),
+        ("tables:\n", rules('deny: "visits.cost = 1"'), "across one foreign"),
+        ("tables:\n", rules('deny: "visits.cost > patients.size"'), "no column patients.size"),
+        ("tables:\n", rules("deny: visits.cost > patients.sex, soft: true"), "a deny, and hard"),
+        ("visits.csv", "../nothing.csv", "does not exist"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused_before_a_charge(
@@ -262,6 +155,83 @@ def test_what_does_not_go_together_is_refused_before_a_charge(
     assert run(["release", "clinic.yaml"]) == 2
     assert message in capsys.readouterr().err
     assert not (clinic / "home" / "ledger.db").exists()
+
+
+def test_tables_that_refer_to_each_other_in_a_circle_are_refused(clinic: Path, capsys) -> None:
+    text = SPEC.replace("    rows: {public: 200}\n", "    rows: {public: 200}\n    key: number\n")
+    last = '      last: {type: text, pattern: "V{00001..99999}"}\n'
+    back = f"{last}    references: {{last: {{table: visits, max_rows: 1}}}}\n  visits:"
+    (clinic / "clinic.yaml").write_text(text.replace("  visits:", back, 1), encoding="utf-8")
+    assert run(["spec", "check", "clinic.yaml"]) == 2
+    assert "circle" in capsys.readouterr().err
+
+
+def charged() -> float:
+    ledger = existing_ledger(Home.current())
+    return float(sum(status.spent for status in ledger.budgets()))
+
+
+def test_rules_that_no_row_can_keep_leave_none_and_the_release_is_delivered(
+    clinic: Path, capsys
+) -> None:
+    kept = rules(*(f"deny: \"visits.cost >= 0 and patients.sex = '{sex}'\"" for sex in "fm"))
+    (clinic / "clinic.yaml").write_text(SPEC.replace("tables:\n", kept), encoding="utf-8")
+    url = f"sqlite:///{clinic}/out.db"
+    words = ["release", "clinic.yaml", "--out", url, "--csv", "--evaluate", "none"]
+    assert run(words) == 0, capsys.readouterr().err
+    with connect(url, "rows") as connection:
+        counts = [
+            connection.exec_driver_sql(f"SELECT count(*) FROM {name}").scalar()
+            for name in ("patients", "visits")
+        ]
+    assert counts == [100, 0]
+
+
+@pytest.mark.parametrize(
+    "patients",
+    [
+        pytest.param(["P0001"] * 200, id="all visits are of one patient, of whom three are used"),
+        pytest.param(["P9000"] * 200, id="no visit is of anyone there", marks=pytest.mark.slow),
+        pytest.param(["P0001"], id="one visit", marks=pytest.mark.slow),
+    ],
+)
+def test_visits_of_nobody_or_of_one_are_left_out_and_the_release_delivered(
+    clinic: Path, capsys, patients: list[str]
+) -> None:
+    visits = pd.read_csv("visits.csv")[: len(patients)]
+    visits.assign(patient=patients).to_csv("visits.csv", index=False)
+    assert run(["release", "clinic.yaml", "--out", "out", "--json"]) == 0, capsys.readouterr().err
+    said = json.loads(capsys.readouterr().out)
+    drawn, visits = (pd.read_parquet(f"out/{name}.parquet") for name in ("patients", "visits"))
+    assert len(drawn) == 100
+    assert set(visits["patient"]) <= set(drawn["id"])
+    assert visits["patient"].value_counts().max() <= 3
+    assert said["internal"]["metrics"]["relations.orphans"] == 0
+    assert charged() == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda: pd.read_csv("visits.csv")[:0].to_csv("visits.csv", index=False), "has no rows"),
+        (
+            lambda: pd.concat([pd.read_csv("patients.csv")] * 2).to_csv(
+                "patients.csv", index=False
+            ),
+            "rows have the same key",
+        ),
+    ],
+    ids=["a table without rows", "keys that name two rows"],
+)
+def test_data_that_cannot_be_used_is_refused_and_its_charge_given_back(
+    clinic: Path, capsys, change, said: str
+) -> None:
+    change()
+    assert run(["release", "clinic.yaml"]) == 2
+    assert "validation.json says what is wrong" in capsys.readouterr().err
+    (report,) = (clinic / "home").glob("releases/*/internal/validation.json")
+    assert said in report.read_text(encoding="utf-8")
+    assert charged() == 0
 
 
 def test_a_row_of_the_first_table_changes_only_rows_that_refer_to_it(clinic: Path) -> None:
@@ -283,8 +253,8 @@ def test_a_row_of_the_first_table_changes_only_rows_that_refer_to_it(clinic: Pat
         )
 
     whole = encoded(None)
-    assert whole.tables["visits"].codes["patient"].max() < 300
-    for patient in ("P0001", "P0123", "P0300"):
+    assert whole.tables["visits"].codes["patient"].max() < 100
+    for patient in ("P0001", "P0050", "P0100"):
         less = encoded(patient)
         for name, most in ((name, rows_changed(schema)[name]) for name in domains):
             rows, fewer = (

@@ -34,9 +34,8 @@ def test_processes_at_once_share_a_new_store(tmp_path: Path):
         worker.join(120)
     assert [worker.exitcode for worker in workers] == [0, 0]
     with sqlite3.connect(tmp_path / "mlflow" / "mlflow.db") as store:
-        assert store.execute("select count(*) from runs where status = 'FINISHED'").fetchone() == (
-            4,
-        )
+        finished = store.execute("select count(*) from runs where status = 'FINISHED'")
+        assert finished.fetchone() == (4,)
 
 
 def _release(home: Path, release: str) -> None:
@@ -49,10 +48,8 @@ def _release(home: Path, release: str) -> None:
 
 @pytest.mark.parametrize("statement", [40])
 def test_a_store_whose_making_was_killed_is_made_by_the_next(tmp_path, monkeypatch, statement: int):
-    # the store that MLflow makes
-    monkeypatch.setattr(
-        mlflow_database, "_make", inspect.unwrap(mlflow_database._make)
-    )  # by MLflow
+    made_by_mlflow = inspect.unwrap(mlflow_database._make)
+    monkeypatch.setattr(mlflow_database, "_make", made_by_mlflow)
     path = tmp_path / "mlflow.db"
     pid = os.fork()
     if pid == 0:

@@ -85,11 +85,8 @@ def dvc(versions: Versions, *words: str) -> str:
 
 
 def test_a_release_has_three_pointers(pointers: Path, files: dict[str, Path]):
-    assert sorted(path.name for path in pointers.iterdir()) == [
-        "certificate.dvc",
-        "input.dvc",
-        "synthetic.dvc",
-    ]
+    names = sorted(path.name for path in pointers.iterdir())
+    assert names == ["certificate.dvc", "input.dvc", "synthetic.dvc"]
     source = yaml.safe_load((pointers / "input.dvc").read_text())["deps"][0]
     assert (source["md5"], source["size"]) == (md5(files["input"]), files["input"].stat().st_size)
     assert source["path"] == str(files["input"])
@@ -165,9 +162,8 @@ def test_a_resumed_release_writes_its_pointers_anew(files: dict[str, Path], tmp_
     files = files | {"synthetic": altered}
     tracked(versions, "r-1", files)
     versions.send("r-1", public(files))
-    assert yaml.safe_load((pointers / "synthetic.dvc").read_text())["outs"][0]["md5"] == md5(
-        altered
-    )
+    (out,) = yaml.safe_load((pointers / "synthetic.dvc").read_text())["outs"]
+    assert out["md5"] == md5(altered)
     assert len(list(pointers.glob("*.dvc"))) == 3
     assert not killed.exists()
 
@@ -182,31 +178,26 @@ def test_releases_at_once_wait_for_each_other(versions: Versions, files: dict[st
         assert [path.name for path in folder.iterdir()] == ["certificate.dvc"]
 
 
-def test_analytics_are_off_and_git_is_not_used(versions: Versions, pointers: Path):
+def test_analytics_are_off_git_is_not_used_and_nothing_is_open_to_others(
+    versions: Versions, pointers: Path
+):
     config = (versions.folder / ".dvc" / "config").read_text()
     assert "analytics = false" in config
     assert "no_scm = True" in config
     assert not list(versions.folder.rglob(".gitignore"))
-
-
-def test_nothing_in_the_repository_or_the_remote_is_open_to_others(
-    versions: Versions, pointers: Path
-):
     assert (versions.folder / "site" / "repo").is_dir()
-    assert (
-        list(open_to_others(versions.folder)) == list(open_to_others(Path(versions.remote))) == []
-    )
+    for folder in (versions.folder, Path(versions.remote)):
+        assert list(open_to_others(folder)) == []
 
 
-def test_a_failure_is_one_clear_error(versions: Versions, pointers: Path, place: Path):
+def test_failures_are_one_clear_error(versions: Versions, pointers: Path, place: Path):
     with pytest.raises(StorageError, match="DVC cannot commit"):
         versions.track("r-9", [place / "missing.csv"], {})
-
-
-def test_a_folder_that_cannot_be_made_is_one_clear_error(place: Path):
     (place / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be made"):
         Versions(place / "file" / "dvc", str(place / "remote")).track("r-1", [], {})
+    with pytest.raises(StorageError, match="quotes"):  # which settings cannot hold
+        Versions(place / "dvc", f'{place}/it\'s "here"').prepare()
 
 
 def test_a_repository_whose_making_was_interrupted_is_made(tmp_path: Path, monkeypatch):
@@ -222,18 +213,12 @@ def test_a_repository_whose_making_was_interrupted_is_made(tmp_path: Path, monke
     assert (name, remote, default) == ("storage", made.remote.split(), "(default)")
     before = (made.folder / ".dvc" / "config").stat().st_mtime_ns
     made.prepare()
-    assert (made.folder / ".dvc" / "config").stat().st_mtime_ns == before
-
-
-@pytest.mark.slow
-def test_settings_that_are_no_text_are_written_anew(tmp_path: Path):
-    versions = Versions(tmp_path / "dvc", str(tmp_path / "remote"))
-    versions.prepare()
-    config = tmp_path / "dvc" / ".dvc" / "config"
-    before = config.read_bytes()
-    config.write_bytes(before + b"\xff\x00\xd8")
-    versions.prepare()
-    assert config.read_bytes() == before
+    config = made.folder / ".dvc" / "config"
+    assert config.stat().st_mtime_ns == before
+    whole = config.read_bytes()
+    config.write_bytes(whole + b"\xff\x00\xd8")  # what is no text is written anew
+    made.prepare()
+    assert config.read_bytes() == whole
 
 
 def test_files_of_any_name_are_tracked(tmp_path: Path):
@@ -249,11 +234,6 @@ def test_files_of_any_name_are_tracked(tmp_path: Path):
     assert remote_files(made) == {md5(published)}
     assert not [path for path in made.folder.rglob("*.parquet*") if path.is_file()]
     assert not (made.folder / ".dvc" / "cache").exists()
-
-
-def test_a_remote_that_settings_cannot_hold_is_refused(tmp_path: Path):
-    with pytest.raises(StorageError, match="quotes"):
-        Versions(tmp_path / "dvc", f'{tmp_path}/it\'s "here"').prepare()
 
 
 def test_the_committed_lock_is_of_these_stages():

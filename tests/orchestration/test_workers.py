@@ -54,6 +54,23 @@ def synthetic(place) -> list[bytes]:
     return [path.read_bytes() for path in sorted(place.home.folder.glob("releases/*/*.parquet"))]
 
 
+def refused_alike(place) -> list[str]:
+    """The problems of the rows, which two releases found."""
+    first, second = (
+        json.loads(path.read_text())["problems"]
+        for path in sorted(place.home.folder.glob("releases/*/internal/validation.json"))
+    )
+    assert first == second
+    return first
+
+
+def assert_released_alike(place) -> None:
+    """Two releases of the same rows, each charged once."""
+    first, second = synthetic(place)
+    assert first == second
+    assert [release.state for release in charges(place)] == [State.CANDIDATE] * 2
+
+
 @pytest.mark.slow
 def test_a_release_with_workers_is_the_one_in_memory_byte_for_byte(
     place, parted, seeded_noise, monkeypatch, caplog
@@ -146,9 +163,7 @@ def test_rows_of_a_killed_worker_are_read_again_and_nothing_is_charged_twice(
     assert run(words) == 0
     lose_at(2, monkeypatch, kill_a_worker)
     assert run([*words, "--workers", "local:2"]) == 0
-    first, second = synthetic(place)
-    assert first == second
-    assert [release.state for release in charges(place)] == [State.CANDIDATE] * 2
+    assert_released_alike(place)
 
 
 @pytest.mark.slow
@@ -160,9 +175,7 @@ def test_batches_with_workers_are_trained_as_in_memory_also_if_a_worker_is_kille
     assert run([*parted, *KAMINO]) == 0
     lose_at(20, monkeypatch, kill_a_worker, "summed")
     assert run([*parted, *KAMINO, "--workers", "local:2"]) == 0
-    first, second = synthetic(place)
-    assert first == second
-    assert [release.state for release in charges(place)] == [State.CANDIDATE] * 2
+    assert_released_alike(place)
 
 
 @pytest.mark.slow
@@ -172,9 +185,7 @@ def test_persons_with_workers_are_those_in_memory_also_if_a_worker_is_killed(
     assert run([*visits, "--evaluate", "quick"]) == 0
     lose_at(2, monkeypatch, kill_a_worker)
     assert run([*visits, "--evaluate", "quick", "--workers", "local:2"]) == 0
-    first, second = synthetic(place)
-    assert first == second
-    assert [release.state for release in charges(place)] == [State.CANDIDATE] * 2
+    assert_released_alike(place)
 
 
 HOSPITAL = """
@@ -262,11 +273,7 @@ def test_several_tables_whose_keys_name_several_rows_are_refused_at_no_charge(pl
     visits.to_csv(place.spec.parent / "visits.csv", index=False)
     assert run(hospital) == 2
     assert run([*hospital, "--workers", "local:2"]) == 2
-    first, second = (
-        json.loads(path.read_text())["problems"]
-        for path in sorted(place.home.folder.glob("releases/*/internal/validation.json"))
-    )
-    assert first == second
+    first = refused_alike(place)
     assert "rows have the same key" in first[0]
     assert [release.state for release in charges(place)] == [State.REFUNDED] * 2
 
@@ -419,9 +426,7 @@ def test_a_slow_worker_counts_nothing_twice(place, parted, seeded_noise, tmp_pat
         cluster.add_worker()
         words = ["--seed-sampling", "7", "--workers", cluster.address]
         assert run([*parted, *QUICK, *words]) == 0
-    first, second = synthetic(place)
-    assert first == second
-    assert [release.state for release in charges(place)] == [State.CANDIDATE] * 2
+    assert_released_alike(place)
 
 
 NARROW = """
@@ -480,8 +485,7 @@ def test_a_part_in_other_types_is_read_as_in_memory(place, parted, seeded_noise)
     in_two_files(place, lambda rows: rows.astype({"age": str, "income": float}))
     for words in ([], ["--workers", "local:2"]):
         assert run([*parted, *QUICK, "--seed-sampling", "7", *words]) == 0
-    first, second = synthetic(place)
-    assert first == second
+    assert_released_alike(place)
 
 
 def rows_outside_the_domain(place) -> None:
@@ -501,11 +505,7 @@ def test_faults_are_named_by_their_numbers_in_the_whole_file(place, parted, faul
     place.edit("constraints:", "validation: {on_invalid: fail}\nconstraints:")
     assert run([*parted, *QUICK]) == 2
     assert run([*parted, *QUICK, "--workers", "local:2"]) == 2
-    first, second = (
-        json.loads(path.read_text())["problems"]
-        for path in sorted(place.home.folder.glob("releases/*/internal/validation.json"))
-    )
-    assert first == second
+    assert refused_alike(place)
 
 
 def test_what_workers_cannot_hold_is_refused_before_the_charge(place, parted, capsys):
@@ -530,8 +530,7 @@ def test_workers_read_one_snapshot_of_a_table_of_postgresql(place, parted, seede
         stored_in(url, place)
         assert run([*parted, *QUICK, "--seed-sampling", "7"]) == 0
         assert run([*parted, *QUICK, "--seed-sampling", "7", "--workers", "local:2"]) == 0
-    first, second = synthetic(place)
-    assert first == second
+    assert_released_alike(place)
 
 
 def test_workers_refuse_a_database_whose_parts_may_change(place, parted, capsys):
