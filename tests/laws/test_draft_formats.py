@@ -28,6 +28,7 @@ UNITS = [
     *(Unit("", " €"), Unit("$", ""), Unit("", "%"), Unit("US$ ", ""), Unit("", "\u00a0mg/l")),
     *(Unit("", "", enclosed=True), Unit("$", "", enclosed=True)),
 ]
+NAMES = ["rooms", "preis", "id nr.", "% größe", "3", "a", "A", "wann", "um", "b,c", "d;e"]
 PAIRS = [("1", "0"), ("yes", "no"), ("T", "F"), ("TRUE", "FALSE"), ("ja", "nein"), ("1.0", "0.0")]
 
 wholes = st.integers(-(10**7), 10**7)
@@ -55,19 +56,15 @@ def moments(form):
     return many(times).map(write)
 
 
-def numbers(values, form, marks):
-    return many(values).map(lambda drawn: list(write_numbers(np.array(drawn), form, *marks)))
+def numbers(values, form, marks, *, unique=False):
+    """Numbers; those with a unit of which a few are twice may be categories."""
+    drawn = st.lists(values, min_size=ROWS, max_size=ROWS, unique=unique)
+    return drawn.map(lambda numbers: list(write_numbers(np.array(numbers), form, *marks)))
 
 
 def clocks(form):
     drawn = many(st.integers(0, SECONDS_OF_DAY // clock_unit(form) - 1))
     return drawn.map(lambda numbers: list(write_clocks(np.array(numbers), form)))
-
-
-def different(values, form, marks):
-    """Numbers of which none is twice: a few with a unit may be categories."""
-    drawn = st.lists(values, min_size=ROWS, max_size=ROWS, unique=True)
-    return drawn.map(lambda numbers: list(write_numbers(np.array(numbers), form, *marks)))
 
 
 @st.composite
@@ -77,10 +74,11 @@ def tables(draw):
     group = "'" if thousands else ""
     amounts = st.integers(-(10**8), 10**8).map(lambda cents: cents / 100)
     halves = st.integers(-(10**6), 10**6).map(lambda whole: whole / 2)
+    unit = with_unit(f"%{group}.2f", draw(st.sampled_from(UNITS)))
     columns = [
         draw(numbers(halves, f"%{group}g", marks)),
         draw(numbers(amounts, f"%{group}.2f", marks)),
-        draw(different(amounts, with_unit(f"%{group}.2f", draw(st.sampled_from(UNITS))), marks)),
+        draw(numbers(amounts, unit, marks, unique=True)),
         draw(numbers(wholes, draw(st.sampled_from(["%d", f"%{group}d", "%.1f"])), marks)),
         draw(moments(draw(st.sampled_from([*DAYS, *MONTHS])))),
         draw(clocks(draw(st.sampled_from(TIMES)))),
@@ -95,18 +93,12 @@ def tables(draw):
         most = ROWS - FEWEST_NUMBERS if position == WITH_UNIT else ROWS // 2
         for row in draw(st.sets(st.integers(0, ROWS - 1), max_size=most)):
             column[row] = word
-    names = draw(
-        st.permutations(
-            ["rooms", "preis", "id nr.", "% größe", "3", "a", "A", "wann", "um", "b,c", "d;e"]
-        )
-    )
+    names = draw(st.permutations(NAMES))
     delimiter = draw(st.sampled_from(",;\t|"))
     encoding = draw(st.sampled_from(["utf-8", "latin-1"]))
-    return (
-        [names, *zip(*columns, strict=True)],
-        delimiter,
-        "utf-8" if any("€" in text for row in columns for text in row) else encoding,
-    )
+    if any("€" in text for row in columns for text in row):
+        encoding = "utf-8"
+    return [names, *zip(*columns, strict=True)], delimiter, encoding
 
 
 def text_of(rows, delimiter):

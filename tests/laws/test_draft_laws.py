@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import chdir
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,8 @@ from cloister.schema.attributes import Categorical, Datetime, Float, Integer, Te
 from cloister.schema.drafts.drafting import draft
 from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.yaml_text import read_marked, spec_text
-from cloister.tasks.requests.measurement import (
-    domain_context,
-    domain_plan,
-    domain_request,
-    to_measure,
-)
+from cloister.tasks.requests import measurement
+from cloister.tasks.requests.measurement import domain_context, domain_request, to_measure
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import ResolvedRequest, resolve
 
@@ -41,6 +38,10 @@ def late_imports():
 
 
 ROWS = 60
+UNCONFIRMED = (
+    "names of columns, source.encoding, source.delimiter, source.decimal and source.thousands, "
+    "source.missing and missing of attributes, columns to ignore, types"
+)
 TYPE_KEYS = ("type", "true", "false", "dtype", "format", "missing")
 ASKED = {"epsilon": "8", "delta": "5e-7", "by": "tester"}
 
@@ -77,6 +78,7 @@ def with_row(row: dict[str, str]) -> pd.DataFrame:
     return pd.concat([table(), pd.DataFrame([ordinary | row])], ignore_index=True)
 
 
+LISTED = partial(Categorical, type="categorical")
 hostile_rows = st.fixed_dictionaries(
     {}, optional={name: st.sampled_from(cells) for name, cells in HOSTILE.items()}
 ).filter(bool)
@@ -84,10 +86,7 @@ hostile_rows = st.fixed_dictionaries(
 
 @dataclass(frozen=True)
 class Known:
-    """A table whose draft was confirmed unchanged: draft, order, and the spec of a measurement.
-
-    The measurement's answers are in a journal.
-    """
+    """A table whose draft was confirmed unchanged: draft, order, journal and measured spec."""
 
     draft: dict[str, Any]
     order: ResolvedRequest
@@ -113,10 +112,7 @@ def drafted(folder: Path, frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def confirmed(content: dict[str, Any], declared: dict[str, Any]) -> dict[str, Any]:
-    """A draft in which a person has put names, source, ignored columns and types as they know them.
-
-    The rest is as it was drafted.
-    """
+    """A draft whose names, source, ignored columns and types a person has put as they know them."""
     attributes = {}
     for name, known in declared["attributes"].items():
         own = content["attributes"][name]
@@ -133,11 +129,8 @@ def order_of(folder: Path, content: dict[str, Any]) -> ResolvedRequest:
 
 
 def measured(order: ResolvedRequest, answers: Path, planned: ResolvedRequest) -> str:
-    """The spec that an order measures.
-
-    Noisy answers that are in the journal are read back, others drawn and kept.
-    """
-    made = domain_plan(planned)
+    """The spec that an order measures; answers are read of the journal, or drawn and kept there."""
+    made = measurement.domain_plan(planned)
     with Journal.open(answers, {"test": "drafts"}) as journal, chdir(order.spec.parent):
         frame = read_frame(domain_context(order).spec)
         noise = NoiseSource.insecure(5)
@@ -150,10 +143,7 @@ def measured(order: ResolvedRequest, answers: Path, planned: ResolvedRequest) ->
 @given(hostile_rows)
 @example({"paid": "1e300"})  # its bounds had more digits than a spec may declare
 def test_what_one_row_decides_is_refused_or_measured(tmp_path_factory, plain, row):
-    """All that may differ between drafts of neighbours is marked and refused.
-
-    Once declared alike, it is gone.
-    """
+    """What may differ between drafts of neighbours is marked, and gone once declared alike."""
     folder = tmp_path_factory.mktemp("hostile")
     other = drafted(folder, with_row(row))
     for content in (plain.draft, other):
@@ -161,11 +151,7 @@ def test_what_one_row_decides_is_refused_or_measured(tmp_path_factory, plain, ro
         assert {keys["provenance"] for keys in content["attributes"].values()} == {"data-derived"}
     assert {key for key in other if plain.draft[key] != other[key]} <= {"source", "attributes"}
     for refuse in (domain_request, resolve):
-        with pytest.raises(
-            SpecError,
-            match="names of columns, source.encoding, source.delimiter, source.decimal and "
-            "source.thousands, source.missing and missing of attributes, columns to ignore, types",
-        ):
+        with pytest.raises(SpecError, match=UNCONFIRMED):
             refuse(ReleaseRequest(spec=folder / "draft.yaml", **ASKED))
 
     order = order_of(folder, confirmed(other, plain.draft))
@@ -184,41 +170,34 @@ def test_what_a_person_declares_otherwise_is_measured_so(tmp_path, plain):
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("kind", "one", "other"),
     [
         (
-            Integer(type="integer", min=0, max=7, bins=3, special=[5], nullable=True, dtype="Int8"),
-            Integer(type="integer", min=-9, max=1, step=2, dtype="int8"),
+            partial(Integer, type="integer"),
+            {"min": 0, "max": 7, "bins": 3, "special": [5], "nullable": True, "dtype": "Int8"},
+            {"min": -9, "max": 1, "step": 2, "dtype": "int8"},
         ),
         (
-            Float(type="float", min=0, max=7, decimals=3, special=[0.5]),
-            Float(type="float", min=0, max=1, bins=4, nullable=True),
+            partial(Float, type="float"),
+            {"min": 0, "max": 7, "decimals": 3, "special": [0.5]},
+            {"min": 0, "max": 1, "bins": 4, "nullable": True},
         ),
+        (LISTED, {"values": ["a"], "nullable": True}, {"values": {"pattern": "zip{1..9}"}}),
+        (LISTED, {"values": [1, 2]}, {"values": [7]}),
         (
-            Categorical(type="categorical", values=["a"], nullable=True),
-            Categorical(type="categorical", values={"pattern": "zip{1..9}"}),
-        ),
-        (
-            Categorical(type="categorical", values=[1, 2]),
-            Categorical(type="categorical", values=[7]),
-        ),
-        (
-            TextKey(type="text", pattern="P{0..9}"),
-            TextKey(type="text", pattern="Q{0..99}", nullable=True),
+            partial(TextKey, type="text"),
+            {"pattern": "P{0..9}"},
+            {"pattern": "Q{0..99}", "nullable": True},
         ),
     ],
 )
-def test_an_outline_knows_nothing_of_the_domain(one, other):
-    assert attribute_outline(one) == attribute_outline(other)
+def test_an_outline_knows_nothing_of_the_domain(kind, one, other):
+    assert attribute_outline(kind(**one)) == attribute_outline(kind(**other))
 
 
 def test_an_outline_keeps_what_was_confirmed():
-    whole, broken, words = ([1, 2], [1.5], ["a"])
-    kinds = [
-        attribute_outline(Categorical(type="categorical", values=values))
-        for values in (whole, broken, words)
-    ]
-    assert len({str(kind) for kind in kinds}) == len(kinds)
+    kinds = {str(attribute_outline(LISTED(values=values))) for values in ([1, 2], [1.5], ["a"])}
+    assert len(kinds) == 3
     assert attribute_outline(Integer(type="integer", min=0, max=1, dtype="Int8")).dtype == "int8"
 
 

@@ -9,14 +9,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from cloister.privacy.accounting import divergences
 from cloister.privacy.accounting.accountants import epsilon, spend
-from cloister.privacy.accounting.divergences import (
-    ORDERS,
-    even_tries,
-    pure_selection,
-    renyi,
-    selection,
-)
+from cloister.privacy.accounting.divergences import ORDERS, even_tries, renyi, selection
 from cloister.privacy.accounting.filters import filter_cost
 from cloister.privacy.events import (
     Bounded,
@@ -65,8 +60,9 @@ def selected(outcomes, classes, chances):
     return delivered
 
 
-def neighbours(rng, closeness):
+def neighbours(seed, *closeness):
     """Two distributions of outcomes, in classes of equally good ones."""
+    rng, closeness = np.random.default_rng(seed), closeness[seed % 3]
     size = int(rng.integers(2, 6))
     first = rng.dirichlet(np.full(size, 0.4)) + 1e-6
     second = first * np.exp(rng.uniform(-closeness, closeness, size))
@@ -75,8 +71,7 @@ def neighbours(rng, closeness):
 
 def excess(seed, most, chances, claimed):
     """By how much a selection diverges more than is claimed, at the worst order."""
-    rng = np.random.default_rng(seed)
-    first, second, classes = neighbours(rng, (0.1, 0.5, 2.0)[seed % 3])
+    first, second, classes = neighbours(seed, 0.1, 0.5, 2.0)
     one = both_ways(first, second)
     tried = [selected(each, classes, chances) for each in (first, second)]
     bound = np.minimum(most * one, selection(claimed, one))
@@ -108,12 +103,12 @@ def test_the_first_of_equally_good_outcomes_is_delivered_as_often_as_the_law_say
 
 @pytest.mark.parametrize("seed", range(20))
 def test_at_delta_0_no_ratio_of_chances_is_above_what_is_charged(seed):
-    rng = np.random.default_rng(seed)
-    first, second, classes = neighbours(rng, (0.05, 0.5, 1.5)[seed % 3])
+    first, second, classes = neighbours(seed, 0.05, 0.5, 1.5)
     one = np.abs(np.log(first / second)).max()
     for most in (2, 5):
         tried = [selected(each, classes, even_tries(most)) for each in (first, second)]
-        assert np.abs(np.log(tried[0] / tried[1])).max() <= pure_selection(one, most)
+        bound = divergences.pure_selection(one, most)
+        assert np.abs(np.log(tried[0] / tried[1])).max() <= bound
 
 
 @pytest.mark.parametrize(("mean", "shape"), [(3.0, 1.0), (10.0, 1.0), (4.0, 0.5), (2.0, 0.0)])
@@ -136,32 +131,24 @@ def test_it_lies_between_the_worst_order_of_outcomes_and_dp_accounting(mean, sha
 def negative_binomial(mean, shape, most=600):
     """The chances of 1, ..., ``most`` tries, of which more are next to impossible."""
     tries = np.arange(1, most + 1)
+    growth = np.cumprod((tries - 1 + shape) / tries) if shape else 1 / tries
     low, high = 1e-9, 1 - 1e-9
     for _ in range(200):
         middle = (low + high) / 2
-        weights = _weights(tries, shape, middle)
+        weights = (1 - middle) ** tries * growth
         low, high = (low, middle) if weights @ tries / weights.sum() < mean else (middle, high)
-    weights = _weights(tries, shape, middle)
     return weights / weights.sum()
 
 
-def _weights(tries, shape, gamma):
-    growth = np.cumprod((tries - 1 + shape) / tries) if shape else 1 / tries
-    return (1 - gamma) ** tries * growth
-
-
 def test_known_epsilons_of_a_selection():
-    assert epsilon(RepeatedSelection(NOISE, 1), 1e-6, "add_remove") == epsilon(
-        NOISE, 1e-6, "add_remove"
-    )
-    found = [round(epsilon(RepeatedSelection(NOISE, n), 1e-6, "add_remove"), 2) for n in (2, 3, 10)]
-    assert found == [1.14, 1.25, 1.55]
+    one, *more = (epsilon(RepeatedSelection(NOISE, n), 1e-6, "add_remove") for n in (1, 2, 3, 10))
+    assert one == epsilon(NOISE, 1e-6, "add_remove")
+    assert [round(found, 2) for found in more] == [1.14, 1.25, 1.55]
     # at delta 0 and two tries, f' = (1 + 2x) / 2 is steepest where q = 1 - q' = e / (1 + e)
     odds = np.e / (1 + np.e)
     pure = 1 + np.log((1 + 2 * odds) / (3 - 2 * odds))
-    laplace = RepeatedSelection(LaplaceCounts(Fraction(1), ROW), 2)
-    assert epsilon(laplace, 0, "add_remove") == pytest.approx(pure, rel=1e-3)
-    assert epsilon(laplace, 0, "add_remove") >= pure
+    laplace = epsilon(RepeatedSelection(LaplaceCounts(Fraction(1), ROW), 2), 0, "add_remove")
+    assert pure <= laplace == pytest.approx(pure, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,27 +44,26 @@ digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
 folders = st.dictionaries(names, digests, min_size=1, max_size=5)
 
 
+def text_of(value):
+    return json.dumps(value, sort_keys=True)
+
+
 @given(folders, facts)
 def test_what_is_made_and_signed_is_read_as_it_was(files, said):
     envelope = Envelope.parse(sign(make_statement(files, CERTIFICATE, said), PEOPLE[0]).text)
     statement = read_statement(envelope)
     assert statement.subjects == files
-    assert json.dumps(statement.facts(CERTIFICATE), sort_keys=True) == json.dumps(
-        said, sort_keys=True
-    )
+    assert text_of(statement.facts(CERTIFICATE)) == text_of(said)
     assert signers(envelope, [each.key for each in PEOPLE]) == {PEOPLE[0].key.id}
 
 
 @given(folders, facts, folders, facts)
 def test_equal_bytes_say_the_same_and_others_do_not(files, said, others, unsaid):
     one, two = (
-        make_statement(files, CERTIFICATE, said),
-        make_statement(others, CERTIFICATE, unsaid),
+        make_statement(*each)
+        for each in ((files, CERTIFICATE, said), (others, CERTIFICATE, unsaid))
     )
-    same = files == others and json.dumps(said, sort_keys=True) == json.dumps(
-        unsaid, sort_keys=True
-    )
-    assert (one == two) is same
+    assert (one == two) is (files == others and text_of(said) == text_of(unsaid))
 
 
 @given(st.binary(max_size=200) | texts.map(str.encode) | values.map(json.dumps).map(str.encode))
@@ -106,7 +106,8 @@ def test_each_version_is_believed_if_each_was_signed_as_it_must_be(changes, data
         elif change == "house":
             after = before.with_house(houses[houses.index(current) + 1].key)
         else:
-            after = before.with_revoked(PEOPLE[number].key, _Entry(number + 1))
+            entry = SimpleNamespace(seq=number + 1, hash=f"{number + 1:064x}")
+            after = before.with_revoked(PEOPLE[number].key, entry)
         following = next(each for each in houses if each.key == after.house)
         trusts.append(after)
         by.append([current] if following == current else [current, following])
@@ -122,11 +123,6 @@ def test_each_version_is_believed_if_each_was_signed_as_it_must_be(changes, data
         return
     # a first version that nobody signed is one that the reader has not: the next of this key is
     assert place == 0 and believed == trusts[1:]
-
-
-class _Entry:
-    def __init__(self, seq: int) -> None:
-        self.seq, self.hash = seq, f"{seq:064x}"
 
 
 @given(st.lists(st.sampled_from(range(6)), min_size=1, max_size=6))

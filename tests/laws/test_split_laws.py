@@ -37,6 +37,7 @@ from cloister.schema.partition import declared_cells
 
 HALVES = Split((Fraction(1, 5), Fraction(3, 10), Fraction(1, 2)))
 KEY = np.array([12345, -678901234567], dtype=np.int64)
+COUNTS = PartitionCounts((declared_cells(domain_of(3, 2, 4)["c2"]),))
 
 
 def parts_of(rows, split, key=KEY):
@@ -94,16 +95,12 @@ def test_the_door_divides_rows_as_planned_and_as_before_when_a_run_is_resumed(tm
         door, journal = door_of(tmp_path, planned, noise)
         with journal:
             parts = door.divide(HALVES, "parts")
-            cells = declared_cells(door_table_domain()["c2"])
             asked = [(0, "a"), (1, "b"), (1, "c")][:answers]
-            found = [
-                parts[part].answer(PartitionCounts((cells,)), mechanism, label)
-                for part, label in asked
-            ]
+            found = [parts[part].answer(COUNTS, mechanism, label) for part, label in asked]
             if answers == 3:
                 assert not door.plan_budget.remaining
                 with pytest.raises(UnplannedQuery):
-                    parts[2].answer(PartitionCounts((cells,)), mechanism, "d")
+                    parts[2].answer(COUNTS, mechanism, "d")
                 with pytest.raises(UnplannedQuery):
                     door.divide(HALVES, "again")
             return np.array(found)
@@ -115,17 +112,12 @@ def test_the_door_divides_rows_as_planned_and_as_before_when_a_run_is_resumed(tm
     assert (again[1] == again[2]).all() and abs(again[1].sum() - 120) < 6 * math.sqrt(84)
 
 
-def door_table_domain():
-    return domain_of(3, 2, 4)
-
-
 def test_what_is_planned_for_parts_is_not_for_the_whole_table(tmp_path):
     mechanism = DiscreteGaussian(Fraction(10))
     event = mechanism.event(Neighbours().partition)
     door, journal = door_of(tmp_path, Parallel((event, event, event)), NoiseSource.insecure(1))
     with journal, pytest.raises(UnplannedQuery):
-        cells = declared_cells(door_table_domain()["c2"])
-        door.answer(PartitionCounts((cells,)), mechanism, "whole")
+        door.answer(COUNTS, mechanism, "whole")
 
 
 def drawn_stages(data, most):
@@ -157,16 +149,16 @@ def charges_a_unit_in_several_parts(data, build):
     return epsilon(planned, 0, "add_remove") >= float(worst) - 1e-12
 
 
-@settings(max_examples=200, deadline=None)
-@given(data=st.data())
-def test_stages_on_parts_charge_a_unit_for_all_the_parts_that_its_rows_may_lie_in(data):
-    assert charges_a_unit_in_several_parts(data, event_of_stages)
-
-
 def without_rows(stages):
     """Broken: parts that nowhere say how many rows a unit has cost the dearest of them."""
     names = dict.fromkeys(stage.part for stage in stages)
     return Parallel(tuple(compose(*(s.event for s in stages if s.part == name)) for name in names))
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_stages_on_parts_charge_a_unit_for_all_the_parts_that_its_rows_may_lie_in(data):
+    assert charges_a_unit_in_several_parts(data, event_of_stages)
 
 
 def test_parts_without_the_rows_of_a_unit_break_the_law():
