@@ -17,7 +17,6 @@ from cloister.privacy.accounting.accountants import ACCOUNTANTS, epsilon, spend
 from cloister.privacy.accounting.divergences import ORDERS, convert, renyi
 from cloister.privacy.events import (
     Bounded,
-    Event,
     GaussianCounts,
     LaplaceCounts,
     Relation,
@@ -161,9 +160,7 @@ def made(theirs: Callable[[], pld.PrivacyLossDistribution]) -> pld.PrivacyLossDi
 
 @pytest.mark.parametrize(("event", "relation", "theirs"), THEIRS)
 @pytest.mark.parametrize("delta", [pytest.param(1e-5, marks=pytest.mark.slow), 1e-6])
-def test_loss_distributions_agree_with_dp_accounting(
-    event: Event, relation: str, theirs: Callable[[], pld.PrivacyLossDistribution], delta: float
-) -> None:
+def test_loss_distributions_agree_with_dp_accounting(event, relation, theirs, delta) -> None:
     assert spend(event, delta, relation).accountant == "privacy loss distribution"
     expected = made(theirs).get_epsilon_for_delta(delta)
     assert epsilon(event, delta, relation) == pytest.approx(expected, rel=5e-4)
@@ -255,9 +252,7 @@ def test_steps_that_cost_next_to_nothing_are_read_in_seconds() -> None:
         pytest.param(Fraction(256, 60000), Fraction(13, 10), 3516, marks=pytest.mark.slow),
     ],
 )
-def test_training_agrees_with_the_prv_accountant_of_opacus(
-    rate: Fraction, noise: Fraction, steps: int
-) -> None:
+def test_training_agrees_with_the_prv_accountant_of_opacus(rate, noise, steps) -> None:
     reader = PRVAccountant()
     reader.history = [(float(noise), float(rate), steps)]
     expected = reader.get_epsilon(delta=1e-5, eps_error=0.005)

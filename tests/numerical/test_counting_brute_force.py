@@ -176,9 +176,7 @@ DIFFERS = DenialConstraint("r", tuple(same(1, name, "!=") for name in ("b", "c",
 @example(SIDES, Table(DOMAIN, {c.name: np.arange(40) * 13 % c.size for c in DOMAIN}))
 @example(SECOND, Table(DOMAIN, {c.name: np.arange(9) % c.size for c in DOMAIN}))
 @example(DIFFERS, Table(DOMAIN, {c.name: np.arange(30) * 11 % c.size for c in DOMAIN}))
-def test_counts_are_those_of_loops_over_all_pairs(
-    constraint: DenialConstraint, table: Table
-) -> None:
+def test_counts_are_those_of_loops_over_all_pairs(constraint, table) -> None:
     expected = brute_per_row(constraint, table)
     total = sum(expected) // constraint.arity
     assert violations_per_row(constraint, table).tolist() == expected
@@ -194,9 +192,7 @@ def test_counts_are_those_of_loops_over_all_pairs(
 
 @settings(max_examples=100)
 @given(constraints, tables(), st.integers(0, 2**32 - 1))
-def test_counts_do_not_depend_on_the_order_of_the_rows(
-    constraint: DenialConstraint, table: Table, seed: int
-) -> None:
+def test_counts_do_not_depend_on_the_order_of_the_rows(constraint, table, seed) -> None:
     order = np.random.default_rng(seed).permutation(table.rows)
     counts = violations_per_row(constraint, table)
     assert (violations_per_row(constraint, table.take(order)) == counts[order]).all()

@@ -45,9 +45,7 @@ def attribute_of(values: pd.Series) -> AnyAttribute:
 @pytest.mark.parametrize(
     ("folder", "table", "rules", "percent"), PUBLISHED, ids=[case[0] for case in PUBLISHED]
 )
-def test_violations_of_published_tables(
-    folder: str, table: str, rules: str, percent: list[float]
-) -> None:
+def test_violations_of_published_tables(folder, table, rules, percent) -> None:
     if not DATA.exists() and os.environ.get("CI") != "true":
         pytest.skip("set CLOISTER_DATA to the folder of the real tables")
     frame = pd.read_csv(DATA / folder / table)

@@ -344,9 +344,7 @@ KEY_RULE = DenialConstraint(
         (task_of(), "relational-deniability", "makes records from seeds of one table"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_in_the_plan(
-    task: DatabaseTask, method: str, message: str
-) -> None:
+def test_what_cannot_be_kept_is_refused_in_the_plan(task, method, message) -> None:
     made = RelationalSynthesizer(method.removeprefix("relational").removeprefix("-") or None)
     with pytest.raises(PlanError, match=message):
         made.search(task, ("patients", "visits"), Budget(Fraction(1), Fraction(1, 10**6)))

@@ -187,9 +187,7 @@ THIRD = Schema(
         (task_of(CHILDREN, {"users": 9, "visits": 9}, epsilon=3), 1, "have all of epsilon"),
     ],
 )
-def test_what_the_paper_does_not_cover_is_refused_in_the_plan(
-    task: DatabaseTask, delta: int, message: str
-) -> None:
+def test_what_the_paper_does_not_cover_is_refused_in_the_plan(task, delta, message) -> None:
     with pytest.raises(PlanError, match=message):
         make_plan(create("relational-paper"), task, Budget(Fraction(3), Fraction(delta, 10**6)))
 

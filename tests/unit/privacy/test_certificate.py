@@ -58,9 +58,7 @@ def certificate(basis: Basis) -> Certificate:
     return certify(basis)
 
 
-def test_a_certificate_is_plain_yaml_that_comes_back_and_is_the_same_each_time(
-    basis: Basis, certificate: Certificate
-):
+def test_a_certificate_is_plain_yaml_that_comes_back_and_is_the_same_each_time(basis, certificate):
     text = certificate.to_yaml()
     assert Certificate.from_yaml(text) == certificate
     assert Certificate.from_yaml(text).to_yaml() == certify(basis).to_yaml() == text
@@ -338,9 +336,7 @@ def test_the_page_escapes_every_text_and_loads_nothing(basis: Basis):
     assert "default-src 'none'" in text
 
 
-def test_a_certificate_of_an_older_version_names_no_model_and_reads_as_before(
-    certificate: Certificate, basis: Basis
-):
+def test_a_certificate_of_an_older_version_names_no_model_and_reads_as_before(certificate, basis):
     assert "\nmodel:" not in certificate.to_yaml()
     assert Certificate.from_yaml(certificate.to_yaml()).model is None
     bound = certify(replace(basis, model="ef" * 32))

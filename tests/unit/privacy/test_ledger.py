@@ -116,9 +116,7 @@ def test_a_new_grant_replaces_the_cap_and_frees_nothing(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     "grant", [(0, 0, "year"), (1, 1, "year"), (float("nan"), 0, "year"), (1, 0, "week")]
 )
-def test_a_budget_that_cannot_be_one_is_refused(
-    ledger: Ledger, grant: tuple[float, float, str]
-) -> None:
+def test_a_budget_that_cannot_be_one_is_refused(ledger, grant) -> None:
     before = len(ledger.entries())
     with pytest.raises(InputError):
         ledger.grant("adult", "row", *grant, "officer", "why")
@@ -165,9 +163,7 @@ def test_the_same_run_is_resumed_while_unfinished_and_charged_anew_after(ledger:
     assert ledger.budget("adult", "row").releases == 2
 
 
-def test_a_candidate_is_found_by_the_same_run_until_it_is_delivered_or_moved(
-    ledger: Ledger,
-) -> None:
+def test_a_candidate_is_found_by_the_same_run_until_it_is_delivered_or_moved(ledger) -> None:
     for last in ("delivered", "moved"):
         request = ask(epsilon="1/4")
         release = ledger.reserve(request, "flow").release.id

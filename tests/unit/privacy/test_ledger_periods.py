@@ -82,9 +82,7 @@ def test_the_composition_decides_not_the_sum(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("total", [float("nan"), 0.5, Fraction(-1)])
-def test_an_accountant_that_gives_no_rational_is_not_believed(
-    tmp_path: Path, total: object
-) -> None:
+def test_an_accountant_that_gives_no_rational_is_not_believed(tmp_path, total) -> None:
     path = tmp_path / "l.db"
     ledger = Ledger.open(path, compose=lambda *_: total)  # type: ignore[arg-type,return-value]
     ledger.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")

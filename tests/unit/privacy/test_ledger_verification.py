@@ -187,9 +187,7 @@ def test_a_chain_rewritten_to_its_end_is_found_by_an_anchor_or_a_charge_above_it
         (6, {"kind": "spent"}),
     ],
 )
-def test_what_no_ledger_writes_is_found_in_a_sound_chain(
-    ledger: Ledger, index: int, changes: dict[str, object]
-) -> None:
+def test_what_no_ledger_writes_is_found_in_a_sound_chain(ledger, index, changes) -> None:
     assert min(named(forged(ledger.entries(), index, **changes))) in (index + 1, index + 2)
 
 
@@ -199,9 +197,7 @@ def test_what_no_ledger_writes_is_found_in_a_sound_chain(
     key=st.sampled_from(["release", "epsilon", "delta", "dataset", "by", "evidence"]),
     value=JSON,
 )
-def test_verification_never_fails_on_a_forged_body(
-    ledger: Ledger, index: int, key: str, value: object
-) -> None:
+def test_verification_never_fails_on_a_forged_body(ledger, index, key, value) -> None:
     entries = ledger.entries()
     verify_chain(forged(entries, index, body={**entries[index].body, key: value}))
 
@@ -212,9 +208,7 @@ def test_verification_never_fails_on_a_forged_body(
         st.binary(max_size=40) | JSON.map(lambda v: json.dumps(v).encode()), min_size=1, max_size=4
     )
 )
-def test_verification_never_fails_on_rubbish(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
-) -> None:
+def test_verification_never_fails_on_rubbish(tmp_path_factory, lines) -> None:
     path = tmp_path_factory.mktemp("rubbish") / "e"
     path.write_bytes(b"\n".join([*lines, b"x"]))
     assert verify_export(path)
@@ -269,9 +263,7 @@ def test_an_export_never_replaces_another_file_an_altered_one_or_that_of_another
         assert (tmp_path / "held").read_bytes() == content
 
 
-def test_an_export_never_replaces_what_is_no_plain_file(
-    ledger: Ledger, exported: Path, tmp_path: Path
-) -> None:
+def test_an_export_never_replaces_what_is_no_plain_file(ledger, exported, tmp_path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(exported)
     (tmp_path / "dangling").symlink_to(tmp_path / "none")
@@ -308,9 +300,7 @@ WEAK = (
         (["CREATE TABLE notes (a)"], "notes is in the database"),
     ],
 )
-def test_the_table_and_its_guards_are_compared_word_by_word(
-    tmp_path: Path, statements: list[str], said: str
-) -> None:
+def test_the_table_and_its_guards_are_compared_word_by_word(tmp_path, statements, said) -> None:
     opened = Ledger.open(tmp_path / "l.db")
     opened.grant("adult", "row", 1, "1e-6", "ever", "officer", "why")
     with closing(sqlite3.connect(tmp_path / "l.db")) as database, database:

@@ -49,9 +49,7 @@ def kamino(noise: Fraction) -> Event:
 )
 @pytest.mark.parametrize("target", [Fraction(1, 10), 1, 8.0])
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_the_claim_holds_and_little_is_wasted(
-    event_of: object, delta: float, target: Fraction, relation: str
-) -> None:
+def test_the_claim_holds_and_little_is_wasted(event_of, delta, target, relation) -> None:
     noise = calibrate(event_of, target, delta, relation)  # type: ignore[arg-type]
     reached = epsilon(event_of(noise), delta, relation)  # type: ignore[operator]
     assert 0.999 * float(target) < reached <= target

@@ -136,9 +136,7 @@ def worst_excess(
 
 @given(choices, st.sampled_from([Fraction(1, 5), Fraction(1, 2)]), st.sampled_from([1, 2, 3]))
 @settings(max_examples=examples(100), deadline=None)
-def test_no_adaptive_order_goes_beyond_the_cap(
-    menu: list[tuple[Fraction, Fraction]], delta: Fraction, cap: int
-) -> None:
+def test_no_adaptive_order_goes_beyond_the_cap(menu, delta, cap) -> None:
     def choose(answers: int, ones: int) -> tuple[Fraction, Fraction]:
         return menu[(5 * answers + 3 * ones) % len(menu)]
 
@@ -164,9 +162,7 @@ def test_the_property_finds_a_filter_that_forgets_leaks() -> None:
     st.integers(1, 40),
 )
 @settings(max_examples=examples(50), deadline=None)
-def test_a_greater_delta_or_fewer_releases_never_need_a_greater_cap(
-    names: list[str], first: int, second: int
-) -> None:
+def test_a_greater_delta_or_fewer_releases_never_need_a_greater_cap(names, first, second) -> None:
     costs = [filter_cost(EVENTS[name], "add_remove") for name in names]
     small, great = sorted((first, second))
     caps = [least_cap(costs, Fraction(each, 10**6)) for each in (small, great)]

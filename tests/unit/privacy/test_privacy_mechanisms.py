@@ -112,16 +112,12 @@ def test_event_and_noise_come_from_the_same_field() -> None:
         (insecure_exponentials, (3,)),
     ],
 )
-def test_repeatable_samplers_refuse_a_secure_source(
-    sampler: object, arguments: tuple[float, ...]
-) -> None:
+def test_repeatable_samplers_refuse_a_secure_source(sampler, arguments) -> None:
     with pytest.raises(PrivacyError, match="repeatable"):
         sampler(*arguments, NoiseSource())  # type: ignore[operator]
 
 
-def test_a_secure_source_never_reaches_the_repeatable_samplers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_secure_source_never_reaches_the_repeatable_samplers(monkeypatch) -> None:
     def forbidden(*arguments: object) -> NDArray[np.int64]:
         raise AssertionError("reached")
 
@@ -134,9 +130,7 @@ def test_a_secure_source_never_reaches_the_repeatable_samplers(
 
 
 @pytest.mark.parametrize("counts", COUNTS)
-def test_a_sparse_histogram_releases_large_cells_in_order(
-    counts: DiscreteGaussian | DiscreteLaplace,
-) -> None:
+def test_a_sparse_histogram_releases_large_cells_in_order(counts) -> None:
     sparse = SparseHistogram(counts, Fraction(1, 10**9))
     cells, noisy = sparse.release(
         np.array([[9, 2, 5, 7], [10**6, 0, 10**6, 1]]), ROW, NoiseSource()
@@ -169,9 +163,7 @@ finite = st.floats(-(2.0**100), 2.0**100, width=32)
 
 
 @given(st.lists(finite, min_size=1, max_size=20), st.floats(1e-6, 1e6))
-def test_one_example_never_moves_the_sum_by_more_than_the_clip(
-    values: list[float], clip: float
-) -> None:
+def test_one_example_never_moves_the_sum_by_more_than_the_clip(values, clip) -> None:
     moved = clipped([values], clip)
     exact = sum(Fraction(value) ** 2 for value in moved.tolist())
     assert exact <= Fraction(clip) ** 2

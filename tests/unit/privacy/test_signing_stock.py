@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -117,9 +116,7 @@ def python_accepts(command: str) -> bool:
 @pytest.mark.parametrize(
     ("language", "accepts"), [("sh", shell_accepts), ("python", python_accepts)]
 )
-def test_the_commands_of_the_page_verify(
-    tmp_path: Path, monkeypatch, language: str, accepts: Callable[[str], bool]
-):
+def test_the_commands_of_the_page_verify(tmp_path, monkeypatch, language, accepts):
     monkeypatch.chdir(tmp_path)
     (command,) = (text for name, text in BLOCKS if name == language)
     (tmp_path / "tables").mkdir()
