@@ -29,7 +29,7 @@ SIGNALS = {
 }
 
 LONGEST = 240.0  # seconds after which a command hangs
-GRACE = 10.0  # seconds that what a killed command had started may take to end
+GRACE = 60.0  # seconds that what a killed command had started may take to end
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,7 @@ from live_home import RELEASE, Live, Said, killed_at, reading, said, writing
 
 from cloister.tasks.ledger.access import existing_ledger
 
-pytestmark = pytest.mark.timeout(
-    3600
-)  # seconds; on a busy machine the first test waits long for its home
+pytestmark = pytest.mark.timeout(3600)  # on a busy machine the first test waits for its home
 
 FEW, MORE = 2, 8  # of the default suite, and of the slow one
 BATCH = 25

@@ -21,21 +21,21 @@ from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.release.verify import verify_records
 
-pytestmark = pytest.mark.timeout(
-    3600
-)  # seconds; on a busy machine the first test waits long for its home
+pytestmark = pytest.mark.timeout(3600)  # on a busy machine the first test waits for its home
 
 CASES = 400  # some 500 kills, since a case has one to three and a few come after the end
-FEW = (4, 7)  # seeds of the default suite: a release on each database, killed once
+FEW = 4  # seed of the default suite: a release that is killed once
 
-SECONDS = {
-    "release": 5.0,
-    "measure": 2.5,
-    "sample": 1.5,
-}  # about what a command takes here; kills go beyond
+# about what a command takes here; kills go beyond
+SECONDS = {"release": 5.0, "measure": 2.5, "sample": 1.5}
 WHOLE_SECONDS = 40.0  # the same, with the start of Python and of a Prefect server, in an empty home
 
 UNWANTED = re.compile("traceback|unforeseen|failed inside|withheld", re.IGNORECASE)
+# Where a signal is raised in what Python or a pool of connections does by the way, they print this.
+SIGNALLED = re.compile(
+    r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*"
+    r"[\w.]*(?:TerminationSignal|KeyboardInterrupt)\b"
+)
 RESUMED = re.compile("resum|go(es|ing) on|already|was finished|had ended", re.IGNORECASE)
 LEFT_OVER = re.compile(r"^\..*|.*\.(part|parts|unfinished|tmp)$")
 
@@ -61,8 +61,9 @@ def problems(case: Case) -> Iterator[str]:
     """Everything that is wrong after the command of a case has ended."""
     last = case.runs[-1]
     for number, done in enumerate(case.runs):
-        if found := UNWANTED.search(done.out + done.err):
-            around = (done.out + done.err)[max(0, found.start() - 300) :][:600]
+        words = SIGNALLED.sub("", done.out + done.err) if done.hit else done.out + done.err
+        if found := UNWANTED.search(words):
+            around = words[max(0, found.start() - 300) :][:600]
             yield f"run {number} says {found[0]!r}: {around}"
     found_again = case.command == "sample" and "exists" in last.err and case.out.is_file()
     if last.code != 0 and not found_again and not (last.hit and was_told(case)):
@@ -152,10 +153,7 @@ def new_case(approved, tmp_path, postgres_schemas, write_world) -> Iterator[Call
 
 @pytest.mark.parametrize(
     "seed",
-    [
-        *FEW,
-        *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(CASES) if seed not in FEW),
-    ],
+    [pytest.param(seed, marks=[pytest.mark.slow] * (seed != FEW)) for seed in range(CASES)],
 )
 def test_a_killed_command_is_ended_by_the_same_command(
     seed: int,
@@ -184,4 +182,4 @@ def test_a_killed_command_is_ended_by_the_same_command(
     found = list(problems(case))
     hits = [run.hit for run in case.runs]
     print(f"\n{seed}: {case.described}, killed at {hits}: {found or 'sound'}")
-    assert found == [], kills
+    assert not found, (found, kills)
