@@ -24,9 +24,9 @@ from cloister.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 
 ONE = Sensitivity(1, 1, 1, 1)
 COUNTS = [DiscreteGaussian(Fraction(3, 2)), DiscreteLaplace(Fraction(1, 2))]
-DRAWS = 1_500
+DRAWS = 1_000
 GRADIENT = GaussianGradient(Fraction(1, 4), Fraction(2), 0.5)
-# Frequencies of some thousand draws are off by five deviations less than once in a million.
+# Frequencies of a thousand draws are off by five deviations less than once in a million.
 FARTHEST = 5.0
 
 

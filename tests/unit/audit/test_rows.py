@@ -37,7 +37,9 @@ def test_data_released_as_they_are_are_found(unit, tmp_path):
     assert all(leak.value > 0.3 for leak in seen.leakage.values())
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(
+    "unit", [ROW, *(pytest.param(unit, marks=SLOW) for unit in (PERSON, TABLES))]
+)
 def test_nothing_is_found_in_fresh_units(unit, tmp_path):
     seen = shown(FRESH, tmp_path, unit)
     assert all(abs(by.auc - 0.5) < 0.07 for by in seen.membership.values())

@@ -180,10 +180,10 @@ def test_receivers_check_tables_of_all_shapes_without_cloister(tmp_path):
                 {"synthetic": table}),
         written(tmp_path / "clinic", published_schema(clinic()[0]), clinic()[1]),
     ]  # fmt: skip
-    folders += [written(tmp_path / f"{seed}", *_published(seed)) for seed in range(8)]
+    folders += [written(tmp_path / f"{seed}", *_published(seed)) for seed in range(4)]
     done = receive(*folders)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert len(done.stdout.splitlines()) == 11
+    assert len(done.stdout.splitlines()) == 7
     assert not list(tmp_path.rglob("__pycache__"))
 
 
@@ -201,7 +201,7 @@ def _published(seed: int) -> tuple[PublishedSchema, dict[str, Table]]:
     return of_task(task), {"synthetic": rows}
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_broken_rules_are_those_that_are_counted(seed):
     """Cells that are drawn anew break the rules that the exact counts say, and no others."""
     task, table = random_case(seed)

@@ -14,7 +14,7 @@ import pytest
 from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
 from cloister.errors import DataError, StorageError
 from cloister.evaluation.report import Evaluation, compare_violations
-from cloister.evaluation.targets import default_targets, targets_of
+from cloister.evaluation.targets import targets_of
 from cloister.schema.attributes import Boolean, Categorical, Integer
 from cloister.schema.domain import Domain, Table
 
@@ -56,7 +56,7 @@ def drawn(rows: int, seed: int) -> Table:
 
 @pytest.fixture(scope="module")
 def full() -> Evaluation:
-    targets = default_targets(DOMAIN)
+    targets = targets_of({UGLY: ["planted-value"]}, DOMAIN)
     return evaluate_tables(
         drawn(400, 0), drawn(300, 1), CONSTRAINTS, targets, "full", held_out=drawn(200, 2)
     )
@@ -144,7 +144,7 @@ def test_figures_and_files_are_written_quietly(full, tmp_path: Path, capfd, recw
     frames = {path.name: pd.read_csv(path) for path in write_tables(full, tmp_path / "plots")}
     assert len(frames["marginals.csv"]) == 3 + 3 + 1
     assert list(frames["violations.csv"]["name"]) == ["fd $x$", "soft"]
-    assert len(frames["accuracy.csv"]) == 2 * 3 * 9
+    assert len(frames["accuracy.csv"]) == 2 * 9
     assert set(frames["accuracy.csv"]["trained_on"]) == {"synthetic", "real"}
     (tmp_path / "file").write_text("")
     for write in (write_plots, write_tables):

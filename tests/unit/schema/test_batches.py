@@ -71,7 +71,7 @@ def outcome(spec):
     return {name: codes.tolist() for name, codes in table.codes.items()}, report, digest
 
 
-@settings(max_examples=8)
+@settings(max_examples=6)
 @given(
     rows=ROWS,
     group=st.integers(1, 9),

@@ -102,7 +102,7 @@ def test_unusual_dtypes_are_kept(drafted):
     assert (attributes["small"].dtype, attributes["half"].dtype) == ("int8", "float32")
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 @given(
     names=st.lists(st.text(max_size=8).filter(str.strip), min_size=1, max_size=4, unique=True),
     cells=st.lists(st.text(max_size=6).filter(str.strip), min_size=2, max_size=5, unique=True),

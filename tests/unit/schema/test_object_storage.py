@@ -88,7 +88,8 @@ def test_folders_and_patterns_of_objects_are_one_table(tmp_path, bucket):
     put(bucket, "visits/deeper/part 2.parquet", b"none")
     for place in ("visits", "visits/", "visits/*.parquet", "visits/part*"):
         spec = spec_of(tmp_path, f"s3://tables/{place}")
-        assert rows_of(spec, 20 if place == "visits" else None) == EXPECTED
+        if place in ("visits", "visits/part*"):
+            assert rows_of(spec, 40) == EXPECTED
         pattern = "part*" if place.endswith("part*") else "*.parquet"
         assert places_of(spec) == (f"s3://tables/visits/{pattern}",)
 

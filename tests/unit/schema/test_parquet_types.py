@@ -127,7 +127,7 @@ def test_a_file_with_flipped_bits_is_read_or_refused(tmp_path):
     frame = pd.DataFrame({"town": rng.choice(["Ada", "Bath", "Cork"], 300), "at": range(300)})
     frame.to_parquet(path, index=False)
     spec, content, refused = spec_of(tmp_path), path.read_bytes(), 0
-    for number, bit in enumerate(rng.choice(8 * len(content), 100, replace=False)):
+    for number, bit in enumerate(rng.choice(8 * len(content), 50, replace=False)):
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
@@ -137,7 +137,7 @@ def test_a_file_with_flipped_bits_is_read_or_refused(tmp_path):
                 draft(path)
         except DataError:
             refused += 1
-    assert refused > 10
+    assert refused > 5
 
 
 @pytest.mark.parametrize(
