@@ -41,6 +41,7 @@ def late_imports():
 ROWS = table_of(random_rows(np.random.default_rng(5), 400))
 CELLS = declared_cells(ROWS.domain["c0"])
 TRIES = 4
+ONE = Budget(Fraction(1), Fraction(0))
 
 
 def criteria(domain: Domain, *declared: dict):
@@ -165,8 +166,7 @@ def test_the_number_of_answers_shows_nothing_of_the_tries(tmp_path):
 
 
 def test_a_plan_of_tries_stays_within_the_budget_and_nearly_spends_it():
-    budget = Budget(Fraction(1), Fraction(0))
-    planned = plan_tries(one_fit, task(0.9), budget)
+    planned = plan_tries(one_fit, task(0.9), ONE)
     assert planned.one_fit is planned.fit
     assert 0.97 < epsilon(planned.event, 0, "add_remove") <= 1
     assert planned.fit_budget.epsilon > Fraction(3, 10)  # at delta 0 no selection costs 3 fits
@@ -192,7 +192,7 @@ def test_a_secret_number_is_even_and_the_same_when_a_run_resumes(tmp_path):
             door = PrivateTable(ROWS, Neighbours(), plan.event, journal, noise)
             return [door.secret_number(3, "tries") for _ in range(300)]
 
-    plan = one_fit(Budget(Fraction(1), Fraction(0)))
+    plan = one_fit(ONE)
     first = numbers(1)
     assert first == numbers(2)  # from the journal
     assert [first.count(number) for number in (1, 2, 3)] == pytest.approx([100] * 3, abs=30)
@@ -201,7 +201,7 @@ def test_a_secret_number_is_even_and_the_same_when_a_run_resumes(tmp_path):
 def test_persons_and_several_tables_are_refused():
     persons = replace(task(0.9), persons=Persons("c0", ("c1",)))
     with pytest.raises(PlanError, match="persons"):
-        plan_tries(one_fit, persons, Budget(Fraction(1), Fraction(0)))
+        plan_tries(one_fit, persons, ONE)
     path = Path(__file__).parents[3] / "data" / "specs" / "movielens.yaml"
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     Spec.declared_in(path.parent, content)
@@ -212,7 +212,7 @@ def test_persons_and_several_tables_are_refused():
 
 def test_another_version_makes_no_further_tries():
     """Its fits may be others, and a selection is paid for where all tries are alike."""
-    planned = plan_tries(one_fit, task(0.9), Budget(Fraction(1), Fraction(0)))
+    planned = plan_tries(one_fit, task(0.9), ONE)
     spent = SimpleNamespace(id="r-1", request=SimpleNamespace(code_version="0.1"))
     drawn = [SimpleNamespace(drawn_by={version: 3}) for version in (code_version(), "0.1")]
     for plan in (planned, planned.fit):

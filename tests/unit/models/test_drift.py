@@ -70,21 +70,8 @@ def test_a_change_beyond_the_noise_is_named_with_its_cell_and_interval():
 
 
 def test_attributes_that_are_declared_otherwise_are_not_compared():
-    rng = np.random.default_rng(6)
-    now = released(rng, 1_000, 20)
-    domain = Domain.of(
-        {
-            "colour": Categorical(
-                type="categorical",
-                values=["red", "blue", "green"],
-                nullable=True,
-                provenance="list",
-            )
-        },
-        Path(),
-    )
-    cells = declared_cells(domain["colour"])
-    before = ReleasedCounts(
-        1_000, {"colour": HistogramCounts(NoisyTable((cells,), np.full(4, 250.0), 20.0))}
-    )
-    assert drifts(before, now) == ()
+    now = released(np.random.default_rng(6), 1_000, 20)
+    other = DOMAIN["colour"].attribute.model_copy(update={"values": ["red", "blue", "green"]})
+    cells = declared_cells(Domain.of({"colour": other}, Path())["colour"])
+    counted = HistogramCounts(NoisyTable((cells,), np.full(4, 250.0), 20.0))
+    assert drifts(ReleasedCounts(1_000, {"colour": counted}), now) == ()

@@ -1,34 +1,21 @@
 """Joint tables that feasible sets are chosen from, and conditional shares of noisy counts."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from noisy_tables import partition_of
 
 from cloister.models.core.bins import Histogram
 from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
-from cloister.schema.attributes import Categorical
-from cloister.schema.domain import Domain
-from cloister.schema.partition import declared_cells
 
 SIZES = {"a": 2, "b": 3, "c": 4}
 
 
-def bins():
-    attributes = {
-        name: Categorical(type="categorical", values=[f"{name}{value}" for value in range(size)])
-        for name, size in SIZES.items()
-    }
-    domain = Domain.of(attributes, Path())
-    cells = {name: declared_cells(domain[name]) for name in SIZES}
-    return {
-        name: Histogram.over(each, each.parts, np.full(each.size, 1 / each.size))
-        for name, each in cells.items()
-    }
-
-
-BINS = bins()
+CELLS = {name: partition_of(name, size) for name, size in SIZES.items()}
+BINS = {
+    name: Histogram.over(each, each.parts, np.full(each.size, 1 / each.size))
+    for name, each in CELLS.items()
+}
 
 
 def table(names, deviation):

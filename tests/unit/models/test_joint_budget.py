@@ -2,15 +2,14 @@
 
 import math
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
+from noisy_tables import partition_of
 
 from cloister.constraints import parse_denial
 from cloister.models.mixture.schedule import joint_budget
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import Neighbours
-from cloister.schema.attributes import Categorical
 from cloister.schema.domain import Domain
 
 SIZES = {"zip": 300, "city": 80, "state": 12}
@@ -18,15 +17,7 @@ TABLES = [("zip", "city"), ("city", "state")]
 
 
 def task() -> Task:
-    domain = Domain.of(
-        {
-            name: Categorical(
-                type="categorical", values=[f"{name} {index}" for index in range(size)]
-            )
-            for name, size in SIZES.items()
-        },
-        Path(),
-    )
+    domain = Domain(tuple(partition_of(name, size).column for name, size in SIZES.items()))
     rules = (
         parse_denial("t1.zip = t2.zip and t1.city != t2.city", "zip"),
         parse_denial("t1.city = t2.city and t1.state != t2.state", "city"),

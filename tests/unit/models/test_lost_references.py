@@ -33,15 +33,10 @@ def released(share: float):
 
 
 def test_rows_that_lost_their_reference_are_counted_beside_the_released_number():
+    """Chance is no loss, and a table without histograms has no expectation."""
     (lost,) = find_lost_references(released(0.8), staff(600))
     assert (lost.named, lost.expected, lost.rows) == (600, 800, 1_000)
     assert "'boss' of table 'staff' names a row in 600 of 1,000 rows" in str(lost)
-
-
-def test_chance_is_no_loss():
     assert find_lost_references(released(0.8), staff(770)) == ()
     assert find_lost_references(released(0.8), staff(850)) == ()
-
-
-def test_a_table_without_histograms_has_no_expectation():
     assert find_lost_references({}, staff(10)) == ()

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from noisy_tables import partition_of
 
 from cloister.models.core.bins import Histogram
 from cloister.models.deniability.network import BayesianNetwork, in_steps
 from cloister.models.deniability.pool import model_errors, most_likely
-from cloister.schema.attributes import Categorical
-from cloister.schema.domain import Domain
-from cloister.schema.partition import declared_cells
 
 SIZES = {"a": 3, "b": 4, "c": 2, "d": 5}
 PARENTS = {"a": (), "b": ("a",), "c": ("a", "b"), "d": ("b",)}
@@ -20,14 +16,9 @@ PARENTS = {"a": (), "b": ("a",), "c": ("a", "b"), "d": ("b",)}
 
 def network_of(seed):
     rng = np.random.default_rng(seed)
-    attributes = {
-        name: Categorical(type="categorical", values=[f"{name}{value}" for value in range(size)])
-        for name, size in SIZES.items()
-    }
-    domain = Domain.of(attributes, Path())
     bins, coarsenings, tables = {}, {}, {}
     for name, size in SIZES.items():
-        cells = declared_cells(domain[name])
+        cells = partition_of(name, size)
         bins[name] = Histogram.over(cells, cells.parts, rng.dirichlet(np.ones(size)))
         coarsenings[name] = bins[name].coarsen(np.arange(size) * 2 // size)
         configurations = 2 ** len(PARENTS[name])

@@ -1,30 +1,21 @@
 """Scores of all pairs at once are those of pairs that are listed."""
 
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
+from noisy_tables import partition_of
 
 from cloister.privacy.queries.distances import Candidate, CandidateScores, PairScores
 from cloister.privacy.queries.query import TableRows
-from cloister.schema.attributes import Categorical
 from cloister.schema.domain import Domain, Table
-from cloister.schema.partition import declared_cells
 
 
 def rows_of(sizes, count, rng):
-    domain = Domain.of(
-        {
-            f"a{index}": Categorical(
-                type="categorical", values=[f"v{value}" for value in range(size)]
-            )
-            for index, size in enumerate(sizes)
-        },
-        Path(),
-    )
-    codes = {f"a{index}": rng.integers(0, size, count) for index, size in enumerate(sizes)}
-    return tuple(map(declared_cells, domain)), TableRows(Table(domain, codes))
+    partitions = tuple(partition_of(f"a{index}", size) for index, size in enumerate(sizes))
+    domain = Domain(tuple(own.column for own in partitions))
+    codes = {own.name: rng.integers(0, own.size, count) for own in partitions}
+    return partitions, TableRows(Table(domain, codes))
 
 
 @pytest.mark.parametrize("sizes", [(3, 2, 4, 5), (2,) * 9, (90, 40, 70)])  # products, lookups
