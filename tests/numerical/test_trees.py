@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from diagnoses import CHAPTERS, diagnoses
+from diagnoses import diagnoses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shape import Shape, release_once
@@ -173,12 +173,6 @@ def test_parts_of_codes_in_candidates_are_nodes_of_the_tree():
     heaviest = coarse(bins, 3)
     assert heaviest.size == 3
     assert len({*zip(LEVELS[0].parts.tolist(), heaviest.parts.tolist(), strict=True)}) == 5
-
-
-def test_the_made_list_is_as_long_as_said():
-    shape = diagnoses(100)
-    assert len(shape.spec["attributes"]["code"]["values"]) == 1_350
-    assert len({code[0] for code in shape.spec["attributes"]["code"]["values"]}) == CHAPTERS
 
 
 def warnings_of(shape, epsilon, hierarchy):

@@ -76,7 +76,7 @@ def test_heavy_tails_keep_their_correlation(correlation, missing):
     assert lost > 0.08 or correlation < 0.9
 
 
-def test_histograms_are_as_with_independent_values():
+def test_histograms_are_as_with_independent_values_and_unrelated_attributes_have_no_relation():
     sampler = sampler_of(amounts(0.95, 0.2))
     related = sampler.draw(ROWS, SamplingSource(3)).codes
     alone = replace(sampler, relations=()).draw(ROWS, SamplingSource(3)).codes
@@ -87,7 +87,4 @@ def test_histograms_are_as_with_independent_values():
         ]
         # A bin has 2,500 rows: of independent values up to 100 would differ.
         assert np.abs(counts[0] - counts[1]).max() <= 40
-
-
-def test_unrelated_attributes_have_no_relation():
     assert sampler_of(amounts(0.0)).relations == ()

@@ -43,12 +43,9 @@ def test_a_value_that_stands_out_becomes_a_cell_and_shares_are_kept():
 
 
 def test_noise_alone_makes_few_cells():
-    cells = declared_cells(DOMAIN["fee"])
-    extra = 0
+    cells, extra = declared_cells(DOMAIN["fee"]), 0
+    even = np.full(cells.size, 1 / cells.size)
     for seed in range(40):
         single = np.random.default_rng(seed).normal(0, 0.002, 10_000)
-        extra += (
-            with_values(cells, np.full(cells.size, 1 / cells.size), single, 0.002)[0].size
-            - cells.size
-        )
+        extra += with_values(cells, even, single, 0.002)[0].size - cells.size
     assert extra <= 2 * 40

@@ -39,16 +39,14 @@ def keys(share, name="remark"):
 
 
 @pytest.mark.parametrize("method", ["mixture", "independent"])
-def test_keys_are_missing_in_the_declared_share_of_rows(method):
+def test_keys_are_missing_in_the_declared_share_of_rows(method, brief_training):
+    """Without a share each row has a key."""
     trial = release_once(complaints({**REMARK, "missing_share": 0.9}, method=method), 1, method)
     drawn = trial.synthetic.frame()["remark"]
     assert drawn.isna().mean() == pytest.approx(0.9, abs=0.05)
     assert drawn.dropna().is_unique
     assert all(count_violations(rule, trial.synthetic) == 0 for rule in trial.task.hard)
-
-
-def test_without_a_share_each_row_has_a_key():
-    trial = release_once(complaints(REMARK), 1, "independent")
+    trial = release_once(complaints(REMARK, method=method), 1, method)
     assert trial.synthetic.frame()["remark"].notna().all()
 
 

@@ -33,13 +33,11 @@ def test_what_is_found_composes_to_the_budget_and_a_millionth_more_does_not(tabl
 
 
 def test_advanced_composition_is_that_of_section_3_5_of_plausible_deniability():
+    """Few mechanisms cost their plain sum, however much that is."""
     # epsilon_H sqrt(2 k ln(1/delta)) + k epsilon_H (e^epsilon_H - 1), by hand
     by_hand = 0.01 * math.sqrt(2 * 132 * 30 * math.log(2)) + 132 * 0.01 * (math.exp(0.01) - 1)
     assert composed_epsilon(0.01, 2**-30, 132) == pytest.approx(by_hand)
     each = epsilon_of_each(Fraction(1), DELTA, 132, digits=12)
     assert composed_epsilon(float(each), 2**-30, 132) == pytest.approx(1, rel=1e-6)
-
-
-def test_few_mechanisms_cost_their_plain_sum_however_much_that_is():
     assert epsilon_of_each(Fraction(1), DELTA, 2) == Fraction(1, 2)
     assert epsilon_of_each(Fraction(2_000), DELTA, 2) == 1_000

@@ -73,13 +73,16 @@ def test_it_is_never_below_what_a_schedule_fixed_in_advance_costs(name: str) -> 
         assert least_cap([filter_cost(event, "add_remove")] * number, DELTA) >= fixed
 
 
-def test_leaks_add_up_to_half_of_delta_at_most() -> None:
+def test_leaks_add_up_to_half_of_delta_at_most_and_rates_do_not_fall_with_the_order() -> None:
     cost = filter_cost(EVENTS["bounded"], "add_remove")
     assert cost.leak == Fraction(1, 10**7)
     assert least_cap([cost] * 50, DELTA) is not None
     assert least_cap([cost] * 51, DELTA) is None
     assert least_cap([gaussian()], Fraction(0)) is None
     assert least_cap([], Fraction(0)) == 0
+    for event in EVENTS.values():
+        rates = filter_cost(event, "add_remove").rates
+        assert (rates == np.maximum.accumulate(rates)).all()
 
 
 def test_what_no_divergence_is_known_of_is_not_read() -> None:
@@ -169,9 +172,3 @@ def test_a_greater_delta_or_fewer_releases_never_need_a_greater_cap(names, first
     assert caps[1] is None or caps[0] is None or caps[1] <= caps[0]
     fewer = least_cap(costs[:-1], Fraction(great, 10**6))
     assert caps[1] is None or fewer <= caps[1]
-
-
-def test_rates_do_not_fall_with_the_order() -> None:
-    for event in EVENTS.values():
-        rates = filter_cost(event, "add_remove").rates
-        assert (rates == np.maximum.accumulate(rates)).all()

@@ -15,16 +15,13 @@ from cloister.tasks.home.identity import acting, identity
 ISSUER = "https://login.example.org"
 
 
-def test_no_other_variable_changes_who_acts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_other_variable_changes_who_acts_and_a_token_names_its_person(monkeypatch) -> None:
     me = identity({})
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.setenv(name, "ceo")
     assert identity() == me
     assert acting("ceo") == f"{me} on behalf of ceo"
     assert acting(me) == acting("") == me
-
-
-def test_a_token_names_its_person_and_not_its_secret() -> None:
     token = new_token("A. Officer", date(2030, 1, 31))
     named = identity({"CLOISTER_TOKEN": token})
     assert named == token_identity(token)
@@ -62,10 +59,6 @@ def signed(key: str = "two", kid: str = "two", **claims: object) -> str:
     return jwt.encode(said, KEYS[key], algorithm="ES256", headers={"kid": kid})
 
 
-def test_claims_of_the_provider_name_their_subject(settings: dict[str, str]) -> None:
-    assert identity(settings | {"CLOISTER_TOKEN": signed()}) == f"anna (oidc {ISSUER})"
-
-
 @pytest.mark.parametrize(
     "token",
     [
@@ -94,14 +87,14 @@ def test_no_name_is_read_as_somebody_else(settings: dict[str, str]) -> None:
             identity(settings | {"CLOISTER_TOKEN": token})
 
 
-@pytest.mark.parametrize("missing", ["ISSUER", "AUDIENCE", "KEYS"])
-def test_claims_without_settings_are_refused(settings: dict[str, str], missing: str) -> None:
-    given = settings | {f"CLOISTER_OIDC_{missing}": "", "CLOISTER_TOKEN": signed()}
-    with pytest.raises(InputError, match="of an identity provider: set"):
-        identity(given)
-
-
-def test_a_file_without_keys_is_named(settings: dict[str, str], tmp_path: Path) -> None:
+def test_claims_of_the_provider_name_their_subject_and_need_its_settings(
+    settings, tmp_path
+) -> None:
+    settings |= {"CLOISTER_TOKEN": signed()}
+    assert identity(settings) == f"anna (oidc {ISSUER})"
+    for missing in ("ISSUER", "AUDIENCE", "KEYS"):
+        with pytest.raises(InputError, match="of an identity provider: set"):
+            identity(settings | {f"CLOISTER_OIDC_{missing}": ""})
     (tmp_path / "keys.json").write_text("{}")
     with pytest.raises(InputError, match=r"keys\.json, which holds no keys"):
-        identity(settings | {"CLOISTER_TOKEN": signed()})
+        identity(settings)

@@ -61,21 +61,6 @@ def run(tmp_path):
         yield session, *tokens(session, tmp_path)
 
 
-def test_what_leads_to_rows_shows_the_release_alone(run):
-    for token in run:
-        for text in (repr(token), str(token), f"{token}", f"{token!r}"):
-            assert CANARY not in text
-    assert [repr(token) for token in run] == ["<Session>", "<Opened of r-1>", "<Spent of r-1>"]
-
-
-@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_what_leads_to_rows_is_never_copied_or_serialised(run, way):
-    for token in (*run, run[1].rows):
-        with pytest.raises(TypeError, match="neither copied nor serialised"):
-            way(token)
-        assert not hasattr(token, "__dict__")
-
-
 def test_an_orchestrator_that_looks_for_futures_stays_outside(run):
     for token in run:
         seen = []
@@ -114,6 +99,18 @@ def test_rows_are_forgotten_though_the_journal_cannot_be_closed(tmp_path, monkey
         alive = weakref.ref(opened.rows.value)
     gc.collect()
     assert alive() is None
+
+
+def test_what_leads_to_rows_shows_the_release_alone_and_is_never_copied_or_serialised(run):
+    for token in run:
+        for text in (repr(token), str(token), f"{token}", f"{token!r}"):
+            assert CANARY not in text
+    assert [repr(token) for token in run] == ["<Session>", "<Opened of r-1>", "<Spent of r-1>"]
+    for token in (*run, run[1].rows):
+        assert not hasattr(token, "__dict__")
+        for way in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="neither copied nor serialised"):
+                way(token)
 
 
 def hashed(columns):
