@@ -18,10 +18,10 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = (ROOT / os.environ.get("CLOISTER_DATA", "../shared/data")).resolve()
 
 PUBLISHED = [
-    ("adult", "adult.csv", "adult.ic", [0, 0]),
+    pytest.param("adult", "adult.csv", "adult.ic", [0, 0], marks=pytest.mark.slow),
     ("br2000", "br2000.csv", "br2000.ic", [0.732, 1.764, 1.103]),
     ("tax", "tax30k.csv", "tax30k.ic", [0] * 6),
-    ("tpch", "tpch_order.csv", "tpch_order.ic", [0] * 4),
+    pytest.param("tpch", "tpch_order.csv", "tpch_order.ic", [0] * 4, marks=pytest.mark.slow),
 ]
 
 
@@ -42,9 +42,7 @@ def attribute_of(values: pd.Series) -> AnyAttribute:
     )
 
 
-@pytest.mark.parametrize(
-    ("folder", "table", "rules", "percent"), PUBLISHED, ids=[case[0] for case in PUBLISHED]
-)
+@pytest.mark.parametrize(("folder", "table", "rules", "percent"), PUBLISHED)
 def test_violations_of_published_tables(folder, table, rules, percent) -> None:
     if not DATA.exists() and os.environ.get("CI") != "true":
         pytest.skip("set CLOISTER_DATA to the folder of the real tables")

@@ -187,7 +187,7 @@ def soft_case():
 @pytest.mark.parametrize("chooser", [DIRECT, accepting(300)], ids=["direct", "accept-reject"])
 def test_candidates_are_chosen_by_probability_and_exponential_penalty(chooser):
     domain, rule, before, p = soft_case()
-    rng, trials = np.random.default_rng(1), 4000
+    rng, trials = np.random.default_rng(1), 1500
     chosen = np.zeros(5)
     index = PairIndex(domain, (Penalty(rule, 0.3),))
     index.record(before)
@@ -226,7 +226,7 @@ def test_cells_drawn_anew_follow_gibbs_law():
     bins = {"v": bin_cells(cells, to_shares(np.ones(2), 2), 0.0, keep=True)}
     algorithm = Algorithm3((Penalty(rule, 0.8),), resampled=30.0)
     sampler = ConstraintSampler(domain, ("v",), bins, Even([2]), algorithm=algorithm)
-    draws = [int(sampler.sample(4, SamplingSource(seed)).codes["v"].sum()) for seed in range(1500)]
+    draws = [int(sampler.sample(4, SamplingSource(seed)).codes["v"].sum()) for seed in range(600)]
     states = np.array([[(s >> at) & 1 for at in range(4)] for s in range(16)]).sum(1)
     weight = np.exp(-0.8 * (states * (states - 1) / 2 + (4 - states) * (3 - states) / 2))
     expected = np.array([weight[states == k].sum() for k in range(5)]) / weight.sum()

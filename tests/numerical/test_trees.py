@@ -73,10 +73,10 @@ def test_pooled_deviations_are_those_of_the_pooled_counts():
     rng = np.random.default_rng(2)
     nested = [
         NestedCounts(counts_of(np.zeros(1, dtype=int), LEVELS, (3.0, 7.0, 5.0), rng))
-        for _ in range(3_000)
+        for _ in range(1_500)
     ]
     found = np.std([each.pooled[0].counts for each in nested], axis=0)
-    np.testing.assert_allclose(found, nested[0].pooled[0].deviation, rtol=0.08)
+    np.testing.assert_allclose(found, nested[0].pooled[0].deviation, rtol=0.12)
 
 
 @settings(max_examples=50)
@@ -148,7 +148,7 @@ def test_without_noise_the_shares_are_those_of_the_rows():
     np.testing.assert_allclose(shares, np.bincount(codes, minlength=SMALL.size) / 5_000, atol=1e-6)
 
 
-@pytest.mark.parametrize(("skew", "used"), [(0.8, 0.4), (1.2, 0.4), (0.8, 1.0), (1.8, 1.0)])
+@pytest.mark.parametrize(("skew", "used"), [(0.8, 0.4), (1.8, 1.0)])
 def test_few_rows_have_a_code_that_no_row_has_and_chapters_are_kept(skew, used):
     rng, figures = np.random.default_rng(5), []
     for seed in range(1, 5):

@@ -48,7 +48,7 @@ def needed(tmp_path):
     return of
 
 
-@pytest.mark.parametrize("method", ["mixture", "kamino", "dpview", "independent"])
+@pytest.mark.parametrize("method", ["mixture", "kamino", "independent"])
 def test_more_rows_and_attributes_need_more(needed, method):
     small, long, wide = (
         needed(rows, attributes, method)
