@@ -23,6 +23,7 @@ def bins_with(missing: float, special: float):
 
 @pytest.mark.parametrize(("missing", "special"), [(0.01, 0.002), (0.3, 0.2), (0.0, 0.0)])
 def test_missing_and_special_values_are_parts_of_their_own(missing, special):
+    """A column of missing values alone is coarsened too."""
     bins = bins_with(missing, special)
     found = coarse(bins, 8)
     parts = found.index(np.arange(CELLS.column.size))
@@ -31,11 +32,7 @@ def test_missing_and_special_values_are_parts_of_their_own(missing, special):
     assert np.bincount(parts)[parts[[0, 99, 100]]].tolist() == [1, 1, 1]
     mass = np.bincount(found.joined, weights=bins.mass)[np.unique(parts[1:99])]
     assert mass.max() < 1.5 * mass.min() + 1e-9
-
-
-def test_a_column_of_missing_values_alone_is_coarsened_too():
-    bins = bins_with(1.0, 0.0)
-    assert coarse(bins, 2).size <= 5
+    assert coarse(bins_with(1.0, 0.0), 2).size <= 5
 
 
 def test_parts_by_spread_cut_a_tail_that_parts_by_mass_take_whole():

@@ -68,15 +68,12 @@ def test_a_correlation_that_is_found_gives_the_probability_again(cases):
     assert np.abs(upper_probability(first, second, correlations) - joint).max() < 1e-8
 
 
-def test_a_probability_that_no_correlation_gives_gets_the_nearest():
+def test_the_nearest_correlation_is_given_where_there_is_none_and_that_of_higham_of_matrices():
+    """The example of Higham (2002), section 4."""
     limits = np.array([1.0, 1.0])
     low, high = latent_correlations(limits, limits, np.array([0.0, 0.9]), 0.98)
     assert one(1.0, 1.0, low) < 1e-9
     assert high == pytest.approx(0.98)
-
-
-def test_the_nearest_correlation_matrix_is_that_of_higham():
-    """The example of Higham (2002), section 4."""
     given_matrix = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]])
     known = np.array([[1.0, 0.7607, 0.1573], [0.7607, 1.0, 0.7607], [0.1573, 0.7607, 1.0]])
     assert np.abs(nearest_correlation(given_matrix) - known).max() < 5e-4

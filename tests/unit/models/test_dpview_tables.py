@@ -142,12 +142,8 @@ def test_rounding_keeps_sums_and_expectations():
 def test_the_initial_view_holds_most_rows_above_the_noise():
     flat, peaked = np.full((3, 2), 10.0), np.zeros((3, 4))
     peaked[0, 0] = 60.0
-    assert (
-        initial_view(
-            [noisy_table(("a", "b"), flat, 8.0), noisy_table(("a", "c"), peaked, 8.0)], 60.0
-        )
-        == 1
-    )
+    views = [noisy_table(("a", "b"), flat, 8.0), noisy_table(("a", "c"), peaked, 8.0)]
+    assert initial_view(views, 60.0) == 1
 
 
 def test_interactions_of_pure_noise_are_dropped_and_clear_ones_stay():

@@ -61,19 +61,15 @@ def test_options_that_a_method_has_not_are_refused_by_file_line_and_key(
     assert "line 14, release." + message.replace("KEY", key) in said
 
 
-def test_the_commands_refuse_before_anything_is_made(tmp_path: Path, capsys) -> None:
+def test_options_reach_the_method_under_either_key_and_the_commands_refuse_others(tmp_path, capsys):
+    for key in ("options", "dpview"):
+        path = spec_of(tmp_path, "dpview", f"{key}: {{view_width: 2}}")
+        task = public_context_of(resolve(ReleaseRequest(spec=path))).task.lead
+        assert task.options == {"view_width": 2}
     path = spec_of(tmp_path, "dpview", "options: {view_width: 1}")
     for command in (["spec", "check"], ["plan"]):
         assert run([*command, str(path)]) == 2
         assert "release.options.view_width" in " ".join(capsys.readouterr().err.split())
-
-
-@pytest.mark.parametrize("key", ["options", "dpview"])
-def test_options_reach_the_method_under_either_key(tmp_path: Path, key: str) -> None:
-    path = spec_of(tmp_path, "dpview", f"{key}: {{view_width: 2}}")
-    assert public_context_of(resolve(ReleaseRequest(spec=path))).task.lead.options == {
-        "view_width": 2
-    }
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     return release
 
 
-def test_a_folder_is_signed_and_compared(folder: Path):
+def test_a_folder_is_signed_and_compared_and_names_that_a_terminal_would_obey_are_escaped(folder):
     assert folder_digests(folder) == FILES
     envelope = sign(make_statement(folder_digests(folder), CERTIFICATE, FACTS), ADA)
     write_envelope(folder / SEAL, envelope)
@@ -39,6 +39,12 @@ def test_a_folder_is_signed_and_compared(folder: Path):
     assert not compare_folder(statement, folder, {SEAL})
     assert compare_folder(statement, folder).added == (SEAL,)
     assert folder_digests(folder, {SEAL}) == FILES
+    (folder / "\x1b[2Japproved").write_text("")
+    (folder / os.fsdecode(b"\xff")).write_text("")
+    assert str(compare_folder(statement, folder, {SEAL})).splitlines() == [
+        "\\x1b[2Japproved: was added",
+        "\\udcff: was added",
+    ]
 
 
 def test_files_altered_missing_and_added_are_named(folder: Path):
@@ -85,13 +91,3 @@ def test_links_and_devices_are_not_files(folder: Path):
         folder_digests(folder)
     with pytest.raises(StorageError, match="is not a folder"):
         compare_folder(statement, folder / "no")
-
-
-def test_names_that_a_terminal_would_obey_are_escaped(folder: Path):
-    statement = read_statement(sign(payload(), ADA))
-    (folder / "\x1b[2Japproved").write_text("")
-    (folder / os.fsdecode(b"\xff")).write_text("")
-    assert str(compare_folder(statement, folder)).splitlines() == [
-        "\\x1b[2Japproved: was added",
-        "\\udcff: was added",
-    ]
