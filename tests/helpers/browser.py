@@ -17,16 +17,9 @@ import pytest
 from websockets.sync.client import connect
 
 FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--remote-debugging-port=0",
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--hide-scrollbars", "--remote-debugging-port=0"),
 )
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
@@ -62,9 +55,8 @@ class Browser:
 
     def __init__(self, folder: Path) -> None:
         command = [require_browser(), *FLAGS, f"--user-data-dir={folder}", "about:blank"]
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        nowhere = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(command, **nowhere)
         self._socket = connect(self._tab(folder), max_size=None)
         self._number = 0
         self._events: list[dict] = []
@@ -107,21 +99,15 @@ class Browser:
 
     def run(self, script: str) -> object:
         """The value of a script in the sheet."""
-        answer = self.send(
-            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
-        )
+        how = {"awaitPromise": True, "returnByValue": True}
+        answer = self.send("Runtime.evaluate", expression=script, **how)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
     def width(self, pixels: int, height: int = 900) -> None:
         """See the sheet at a width."""
-        self.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=pixels,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
+        size = {"width": pixels, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.send("Emulation.setDeviceMetricsOverride", **size)
 
     def type(self, text: str) -> None:
         """Type a text where the focus is."""
@@ -131,15 +117,9 @@ class Browser:
         """Press a key."""
         codes = {"Tab": 9, "Enter": 13}
         typed = {"text": "\r"} if key == "Enter" else {}
+        pressed = {"key": key, "code": key, "windowsVirtualKeyCode": codes[key], **typed}
         for kind in ("keyDown", "keyUp"):
-            self.send(
-                "Input.dispatchKeyEvent",
-                type=kind,
-                key=key,
-                code=key,
-                windowsVirtualKeyCode=codes[key],
-                **typed,
-            )
+            self.send("Input.dispatchKeyEvent", type=kind, **pressed)
 
     def picture(self, path: Path, whole: bool = True) -> None:
         """Write what is seen to a PNG."""

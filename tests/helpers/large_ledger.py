@@ -22,9 +22,9 @@ _BEGUN = datetime(2025, 1, 1, tzinfo=UTC)
 
 
 def write_releases(ledger: Ledger, number: int, accounts: int = 10, plans: int = 50) -> None:
-    """Write ``number`` releases of some accounts, by some different plans, to an empty ledger.
+    """Write ``number`` releases of some accounts and plans, an hour apart, to an empty ledger.
 
-    They are an hour apart; one in ten waits for review, the others are approved.
+    One in ten waits for review, the others are approved.
     """
     with ledger.writing() as transaction:
         transaction.time = _time(0)
@@ -86,17 +86,10 @@ def _request(number: int, dataset: str, plan: int) -> ReservationRequest:
 
 def _events(plan: int) -> dict[str, Any]:
     sensitivity = {"cells": 1, "l1": 1, "l2_squared": 1, "step": 1}
-    parts = [
-        [
-            {
-                "event": "GaussianCounts",
-                "noise_multiplier": f"{69056940897 + 1000 * plan + column % _LEVELS}/1000000000",
-                "sensitivity": sensitivity,
-            },
-            1,
-        ]
-        for column in range(_QUERIES)
-    ]
+    counts, parts = {"event": "GaussianCounts", "sensitivity": sensitivity}, []
+    for column in range(_QUERIES):
+        noise = f"{69056940897 + 1000 * plan + column % _LEVELS}/1000000000"
+        parts.append([counts | {"noise_multiplier": noise}, 1])
     return {"event": "Composed", "parts": parts}
 
 

@@ -127,11 +127,15 @@ def moved(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return whole[0].sub(whole[1], fill_value=0).to_numpy()
 
 
+def most_clipped(claim: ClippedSum, step: np.ndarray) -> float:
+    """The most by which a unit moves a sum of clipped gradients."""
+    return claim.max_rows * (STEPS.grid * (1 + ALLOWANCE) + CHANGED_BLOCKS * math.sqrt(step.size))
+
+
 def is_within(bound: Any, first: np.ndarray, second: np.ndarray) -> bool:
     step = np.abs(moved(first, second))
     if isinstance(bound, ClippedSum):
-        most = STEPS.grid * (1 + ALLOWANCE) + CHANGED_BLOCKS * math.sqrt(step.size)
-        return bool(np.linalg.norm(step) <= bound.max_rows * most)
+        return bool(np.linalg.norm(step) <= most_clipped(bound, step))
     if isinstance(bound, Fraction):
         return bool(step.max() <= bound)
     own = bound.steps if isinstance(bound, OnGridSensitivity) else bound

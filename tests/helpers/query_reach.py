@@ -13,17 +13,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from query_laws import STEPS, Answers, Law, answers, are_matched, moved
+from query_laws import Answers, Law, answers, are_matched, most_clipped, moved
 from tiny_tables import random_rows
 
 from cloister.privacy.events import Relation
-from cloister.privacy.mechanisms.noise import (
-    ALLOWANCE,
-    CHANGED_BLOCKS,
-    ClippedSum,
-    Neighbours,
-    OnGridSensitivity,
-)
+from cloister.privacy.mechanisms.noise import ClippedSum, Neighbours, OnGridSensitivity
 from cloister.privacy.queries.query import Query
 
 ENOUGH = 0.999
@@ -39,8 +33,7 @@ Shares = dict[str, float]
 def norms(claim: Any) -> dict[str, Norm]:
     """How far answers moved, as a share of what is claimed, in the norms that mechanisms read.
 
-    A selection depends on how much further one score moves than another, which is twice the claim
-    at most.
+    For a selection, how much further one score moves than another, twice the claim at most.
     """
     if isinstance(claim, Fraction):
         return {"range": lambda step: float((step.max() - step.min()) / (2 * claim))}
@@ -54,8 +47,7 @@ def norms(claim: Any) -> dict[str, Norm]:
 
 
 def _clips(claim: ClippedSum, step: np.ndarray) -> float:
-    most = STEPS.grid * (1 + ALLOWANCE) + CHANGED_BLOCKS * math.sqrt(step.size)
-    return float(np.linalg.norm(step) / (claim.max_rows * most))
+    return float(np.linalg.norm(step) / most_clipped(claim, step))
 
 
 def distance(first: Answers, second: Answers, norm: Norm) -> float:
@@ -149,11 +141,8 @@ class Search:
         """As many other rows of the unit, and of its replacement, as they may have."""
         unit, other = self.rng.integers(0, self.neighbours.max_rows + 1, 2)
         replaced = self.neighbours.relation is Relation.REPLACE_ONE
-        return replace(
-            pair,
-            unit=self._rows(int(unit)),
-            replacement=self._rows(int(other) if replaced else 0),
-        )
+        rows, others = self._rows(int(unit)), self._rows(int(other) if replaced else 0)
+        return replace(pair, unit=rows, replacement=others)
 
     def _rows(self, count: int) -> np.ndarray:
         return random_rows(self.rng, count)

@@ -23,9 +23,8 @@ def main(folder: Path) -> None:
         work = Path(scratch)
         os.environ |= {"CLOISTER_HOME": str(work / "home"), "PYTHONPATH": str(PROJECT)}
         newest = _releases(work)
-        page = subprocess.Popen(
-            [*CLOISTER, "page", "--port", "0"], stdout=subprocess.PIPE, text=True
-        )
+        command = [*CLOISTER, "page", "--port", "0"]
+        page = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         browser = Browser(work / "profile")
         try:
             assert page.stdout
@@ -40,18 +39,19 @@ def main(folder: Path) -> None:
 
 def _releases(work: Path) -> str:
     """Three releases of the demo table: published, rejected, waiting; the id of the last."""
-    _run("-m", "cloister.demo", str(work / "demo.csv"))
+    _run(sys.executable, "-m", "cloister.demo", str(work / "demo.csv"))
     text = (PROJECT / "data" / "specs" / "demo.yaml").read_text(encoding="utf-8")
     (work / "demo.yaml").write_text(text.replace("data/raw/demo.csv", str(work / "demo.csv")))
     home, known = work / "home" / "releases", set()
     quick = ("--method", "independent", "--evaluate", "quick")
     decided = (("1", quick, ("approve", "publish")), ("0.5", quick, ("reject",)), ("2", (), ()))
     for epsilon, options, moves in decided:
-        _cloister("release", str(work / "demo.yaml"), "--epsilon", epsilon, *options)
+        _run(*CLOISTER, "release", str(work / "demo.yaml"), "--epsilon", epsilon, *options)
         (release,) = {each.name for each in home.iterdir()} - known
         known.add(release)
         for move in moves:
-            _cloister("review", move, release, "--reason", f"to {move}: the certificate was read")
+            reason = f"to {move}: the certificate was read"
+            _run(*CLOISTER, "review", move, release, "--reason", reason)
     return release
 
 
@@ -86,12 +86,8 @@ def report_pictures(browser: Browser, report: Path, folder: Path) -> None:
         browser.picture(folder / f"{name}.png", whole=False)
 
 
-def _cloister(*words: str) -> None:
-    subprocess.run([*CLOISTER, *words], check=True, stdout=subprocess.DEVNULL)
-
-
 def _run(*words: str) -> None:
-    subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

@@ -50,10 +50,11 @@ def ask_uncharged(patch) -> None:
 
     def trained(self, private, task, plan):
         column = next(column for column in task.lead.domain if column.kind != "key")
-        query = PartitionCounts((declared_cells(column),))
-        private.table(task.schema.lead).answer(
-            query, noise.DiscreteGaussian(Fraction(10)), "a look"
+        query, wide = (
+            PartitionCounts((declared_cells(column),)),
+            noise.DiscreteGaussian(Fraction(10)),
         )
+        private.table(task.schema.lead).answer(query, wide, "a look")
         return train(self, private, task, plan)
 
     patch.setattr(OneTable, "train", trained)
@@ -63,32 +64,25 @@ def ask_uncharged(patch) -> None:
 def ignore_replacement(patch) -> None:
     """A replaced unit is believed to change no more than one that is added."""
     partition = Sensitivity.partition
-    patch.setattr(
-        Sensitivity,
-        "partition",
-        lambda relation, max_rows=1: partition(Relation.ADD_REMOVE, max_rows),
-    )
+    added = lambda relation, max_rows=1: partition(Relation.ADD_REMOVE, max_rows)
+    patch.setattr(Sensitivity, "partition", added)
 
 
 def select_exactly(patch) -> None:
     """The best score is chosen without noise."""
+    best = lambda self, scores, sensitivity, source: int(np.argmax(scores))
     for kind in (selection.Exponential, selection.PermuteAndFlip):
-        patch.setattr(
-            kind, "select", lambda self, scores, sensitivity, source: int(np.argmax(scores))
-        )
+        patch.setattr(kind, "select", best)
 
 
 def list_values_of_the_data(patch) -> None:
     """Values that do not occur are not listed, and so get no noise."""
     for kind in (noise.DiscreteGaussian, noise.DiscreteLaplace):
-        release = kind.release
-        patch.setattr(
-            kind,
-            "release",
-            lambda self, exact, sensitivity, source, release=release: np.where(
-                exact > 0, release(self, exact, sensitivity, source), 0
-            ),
-        )
+
+        def listed(self, exact, *more, release=kind.release):
+            return np.where(exact > 0, release(self, exact, *more), 0)
+
+        patch.setattr(kind, "release", listed)
 
 
 def parse_across_rows(patch) -> None:
@@ -117,10 +111,7 @@ TWINS = {
     "noise halved": Twin(halve_noise),
     "a query uncharged": Twin(ask_uncharged),
     "add and remove's sensitivity under replacement": Twin(
-        ignore_replacement,
-        ("independent", "dpview+", "dpview"),
-        relation=Relation.REPLACE_ONE,
-        trials=700,
+        ignore_replacement, ("independent", "dpview+", "dpview"), Relation.REPLACE_ONE, trials=700
     ),
     "selection on exact scores": Twin(
         select_exactly, ("mixture", "relational-mixture", "relational"), trials=150

@@ -34,14 +34,10 @@ DOMAIN = Domain.of(
     },
     Path(),
 )
+CELLS = {name: declared_cells(DOMAIN[name]) for name in DOMAIN.modelled}
 BINS = {
-    name: bin_cells(
-        declared_cells(DOMAIN[name]),
-        to_shares(np.ones(declared_cells(DOMAIN[name]).size), 1_000),
-        0.0,
-        keep=True,
-    )
-    for name in DOMAIN.modelled
+    name: bin_cells(cells, to_shares(np.ones(cells.size), 1_000), 0.0, keep=True)
+    for name, cells in CELLS.items()
 }
 
 
@@ -88,7 +84,9 @@ def test_tables_of_pairs_come_nearer_to_those_of_the_pool():
     assert distance(levels, chosen) < 0.3 * distance(levels, np.arange(2_000))
 
 
-def test_the_law_of_a_row_stays():
+def test_the_law_of_a_row_stays_and_keys_are_those_of_the_rows_and_not_of_the_pool():
+    table = BalancedSampler(Independent(), BINS).sample(300, SamplingSource(3))
+    assert table.codes["id"].tolist() == list(range(300))
     rows = 200
     counts = np.zeros(5)
     for seed in range(60):
@@ -97,11 +95,6 @@ def test_the_law_of_a_row_stays():
     pooled = rows * 60 * OVERSAMPLING
     allowed = 6 * np.sqrt(law(5) * (1 - law(5)) / pooled) + 1 / rows
     assert np.all(np.abs(counts / counts.sum() - law(5)) < allowed)
-
-
-def test_keys_are_those_of_the_rows_and_not_of_the_pool():
-    table = BalancedSampler(Independent(), BINS).sample(300, SamplingSource(3))
-    assert table.codes["id"].tolist() == list(range(300))
 
 
 @pytest.mark.parametrize("sizes", [(), (7,), (MOST_PAIR_CELLS, 2)])

@@ -49,12 +49,8 @@ def spec_in(folder: Path, source: str, kind: str, unit: str, on_invalid: str) ->
     low, high = ("2026-01-01", "2026-12-31")
     moment = "T00:00:00" if kind == "datetime" else ""
     day = {"type": kind, "min": low + moment, "max": high + moment, "provenance": "form"}
-    attributes = {
-        "admitted": day,
-        "ward": listed("a", "b"),
-        "cost": whole(0, 9),
-        "person": whole(1, 4),
-    }
+    others = {"ward": listed("a", "b"), "cost": whole(0, 9), "person": whole(1, 4)}
+    attributes = {"admitted": day, **others}
     content = spec_of("stays", 100, attributes, unit=UNITS[unit], method="independent")
     content["privacy"] |= {
         "block": {"column": "admitted", "per": "month"},

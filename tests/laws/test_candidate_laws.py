@@ -23,9 +23,9 @@ from cloister.privacy.queries.seeded_records import PrefixCounts, PrefixLengths,
 
 def test_theorem_1_has_the_values_of_its_formula():
     # epsilon = epsilon0 + ln(1 + gamma / t), delta = exp(-epsilon0 (k - t)) for k = 50, gamma = 4
-    assert record_guarantee(50, Fraction(4), Fraction(1), 29).epsilon == pytest.approx(1.129212)
-    assert record_guarantee(50, Fraction(4), Fraction(1), 29).delta == pytest.approx(7.58256e-10)
-    assert record_guarantee(50, Fraction(4), Fraction(1), 29).delta < 2**-30
+    claim = record_guarantee(50, Fraction(4), Fraction(1), 29)
+    assert claim.epsilon == pytest.approx(1.129212)
+    assert claim.delta == pytest.approx(7.58256e-10)
 
 
 def outcomes(event, model, kept, rows, count=plausible_seeds):
@@ -97,15 +97,12 @@ def test_a_test_whose_failures_are_not_hidden_is_caught():
     assert excess(honest, *outlier()) < 1e-9
     # the claim of the paper's theorem, which is of released records only
     claim = record_guarantee(30, Fraction(4), Fraction(1), 10)
+    model, kept, rows, added = outlier()
     first, second = (
-        outcomes(broken, *outlier()[:2], rows) for rows in with_and_without(*outlier()[2:])
+        outcomes(broken, model, kept, some) for some in (rows, np.vstack([rows, added]))
     )
     assert second[None] - math.exp(claim.epsilon) * first[None] > 100 * claim.delta
     assert failure_epsilon(never, 30) > 10
-
-
-def with_and_without(rows, added):
-    return rows, np.vstack([rows, added])
 
 
 def test_a_test_that_counts_every_row_that_could_make_a_record_is_caught():
@@ -114,8 +111,7 @@ def test_a_test_that_counts_every_row_that_could_make_a_record_is_caught():
     def all_that_could(model, kept, gamma, seeds, made, counts):
         return counts.agreeing(made, kept.least, kept.most)[:, 0]
 
-    tables = (np.array([[STEPS - 2**20, 2**20]], dtype=np.uint64),) * 1
-    model = TinyModel((2,), tables)
+    model = TinyModel((2,), (np.array([[STEPS - 2**20, 2**20]], dtype=np.uint64),))
     rows, added = np.zeros((60, 1), dtype=np.int64), np.ones(1, dtype=np.int64)
     event = event_of(30, Fraction(1), 10)
     assert excess(event, model, PrefixLengths(0, 1), rows, added) < 1e-9

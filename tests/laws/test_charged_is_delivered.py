@@ -5,6 +5,7 @@ And its report: the facts and plots of all columns.
 
 import os
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -30,10 +31,9 @@ FEW = {
     "independent": 8, "dpview": 3, "bayes": 2, "deniability": 2, "copula": 2,
     "mixture": 1, "kamino": 1,
 }  # fmt: skip
-
-
 # The same of tables of persons, which are fitted twice.
 FEW_OF_PERSONS = {"independent": 8, "dpview": 5, "copula": 3, "mixture": 5}
+MANY = product(("auto", *FEW, "dpview+", "kamino-parallel"), (random_table, random_persons))
 
 
 def declared_for(method, shape):
@@ -91,49 +91,37 @@ def persons_at_odds(trial):
     return sum(several) + (np.bincount(codes[persons.key]) > trial.task.neighbours.max_rows).sum()
 
 
-@pytest.mark.parametrize("method", selected(FEW))
-def test_a_random_table_with_random_rules_is_released(method, brief_training):
-    charged = [delivered(method, seed) for seed in range(FEW[method])]
-    assert any(charged)
-
-
 @pytest.mark.parametrize("shape", [leavers, calls])
 @pytest.mark.parametrize("method", selected(FEW))
 def test_what_checks_say_of_rows_holds_in_all(method, shape, brief_training):
     assert delivered(method, 1, lambda seed: shape(1_500, seed))
 
 
-@pytest.mark.parametrize("method", selected(FEW_OF_PERSONS))
-def test_random_persons_with_random_rules_are_released(method, brief_training):
-    charged = [delivered(method, seed, random_persons) for seed in range(FEW_OF_PERSONS[method])]
+@pytest.mark.parametrize(
+    ("shape", "numbers", "method"),
+    [
+        pytest.param(shape, numbers, *own.values, marks=own.marks)
+        for shape, numbers in ((random_table, FEW), (random_persons, FEW_OF_PERSONS))
+        for own in selected(numbers)
+    ],
+)
+def test_random_tables_with_random_rules_are_released(shape, numbers, method, brief_training):
+    charged = [delivered(method, seed, shape) for seed in range(numbers[method])]
     assert any(charged)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7_200)
-@pytest.mark.parametrize("method", ["auto", *FEW, "dpview+", "kamino-parallel"])
-def test_many_random_persons_are_released(method):
-    seeds = range(1_000, 1_000 + TABLES)
-    charged = sum(delivered(method, seed, random_persons) for seed in seeds)
+@pytest.mark.parametrize(("method", "shape"), [*MANY, ("copula-paper", random_table)])
+def test_many_random_tables_with_random_rules_are_released(method, shape):
+    charged = sum(delivered(method, seed, shape) for seed in range(1_000, 1_000 + TABLES))
     print(f"{method}: {charged} of {TABLES} charged, all delivered")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(7_200)
-@pytest.mark.parametrize("method", ["auto", *FEW, "copula-paper", "dpview+", "kamino-parallel"])
-def test_random_tables_with_random_rules_are_released(method):
-    charged = sum(delivered(method, seed) for seed in range(1_000, 1_000 + TABLES))
-    print(f"{method}: {charged} of {TABLES} charged, all delivered")
+SLOWER = [pytest.param(method, marks=pytest.mark.slow) for method in ("mixture", "kamino")]
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        "independent",
-        "dpview",
-        *(pytest.param(m, marks=pytest.mark.slow) for m in ("mixture", "kamino")),
-    ],
-)
+@pytest.mark.parametrize("method", ["independent", "dpview", *SLOWER])
 def test_a_deep_hierarchy_keeps_its_values(method):
     shape = hospital()
     trial = release_once(shape, 1, method)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tiny_databases import KEY, domain, random_schema
+from tiny_databases import KEY, assert_same, domain, random_schema
 
 from cloister.errors import DataError
 from cloister.schema.attributes import Integer, TextKey
@@ -36,21 +36,11 @@ class InPlace(Workers):
 
 def blocks_of(whole: Database, rows: int) -> Mapping[str, Sequence[tuple[Table, None]]]:
     """Each table in blocks of so many rows, one at least."""
-    return {
-        name: [
-            (table.take(slice(begin, begin + rows)), None)
-            for begin in range(0, max(table.rows, 1), rows)
-        ]
-        for name, table in whole.tables.items()
-    }
-
-
-def assert_same(one: Table, other: Table) -> None:
-    assert one.domain == other.domain
-    assert one.rows == other.rows
-    for name in one.domain.names:
-        assert one.stored[name].dtype == other.stored[name].dtype
-        assert np.array_equal(one.stored[name], other.stored[name])
+    blocks = {}
+    for name, table in whole.tables.items():
+        begins = range(0, max(table.rows, 1), rows)
+        blocks[name] = [(table.take(slice(begin, begin + rows)), None) for begin in begins]
+    return blocks
 
 
 def assert_same_databases(memory: Database, held: Database) -> None:
@@ -117,8 +107,8 @@ HOSPITAL = Schema(
 """Three levels of rows of patients, and two of rows that these share."""
 
 
-def divided(workers: Workers, whole: Database, rows: int, long: int) -> Database:
-    return divided_by_units(workers, whole.schema, blocks_of(whole, rows), KEY, long)
+def divided(whole: Database, rows: int, long: int) -> Database:
+    return divided_by_units(InPlace(), whole.schema, blocks_of(whole, rows), KEY, long)
 
 
 @pytest.mark.parametrize("long", [1, 1 << 10])
@@ -130,7 +120,7 @@ def test_databases_of_any_schema_are_those_in_memory(rows: int, long: int) -> No
         if across_units(schema):
             continue
         whole, schemas = random_rows(rng, schema), schemas + 1
-        assert_same_databases(bound(whole, KEY), divided(InPlace(), whole, rows, long))
+        assert_same_databases(bound(whole, KEY), divided(whole, rows, long))
 
 
 def keeps_the_law(seeds: int = 20) -> bool:
@@ -138,7 +128,7 @@ def keeps_the_law(seeds: int = 20) -> bool:
     for seed in range(seeds):
         whole = random_rows(np.random.default_rng(seed), HOSPITAL)
         try:
-            assert_same_databases(bound(whole, KEY), divided(InPlace(), whole, 7, 1))
+            assert_same_databases(bound(whole, KEY), divided(whole, 7, 1))
         except AssertionError:
             return False
     return True
@@ -181,16 +171,12 @@ def test_equal_keys_in_different_blocks_are_refused_as_in_memory() -> None:
         codes = {**table.stored, "id": np.r_[table.stored["id"][:-1], table.stored["id"][:1]]}
         twice = Database(HOSPITAL, {**whole.tables, name: Table(table.domain, codes)})
         said = []
-        for opened in (require_unique_keys, lambda rows: divided(InPlace(), rows, 7, 1)):
+        for opened in (require_unique_keys, lambda rows: divided(rows, 7, 1)):
             with pytest.raises(DataError) as error:
                 opened(twice)
             said.append(str(error.value))
         assert said[0] == said[1]
         assert f"table '{name}', column 'id'" in said[0]
-
-
-def held_block(table: Table) -> tuple[Table, None]:
-    return table, None
 
 
 @pytest.mark.slow
@@ -199,7 +185,7 @@ def test_real_workers_hold_the_databases_in_memory() -> None:
     with workers_of("local:2") as workers:
         assert workers
         blocks = {
-            name: workers.hold(held_block, [table for table, _ in parts])
+            name: workers.hold(tuple, [[table, None] for table, _ in parts])
             for name, parts in blocks_of(whole, 20).items()
         }
         held = divided_by_units(workers, HOSPITAL, blocks, KEY, 1)

@@ -6,16 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from specs import listed, spec_of, whole
+from tiny_databases import KEY, assert_same
 
 from cloister.models.task import task_of
 from cloister.models.transforms.person_tables import first_rows, person_tables
-from cloister.schema.domain import Table
 from cloister.schema.spec import Spec
 from cloister.tasks.data import row_readers
 from cloister.tasks.data.row_readers import InThisProcess, OnWorkers, PersonBound, TableSource
 from cloister.tasks.data.workers import workers_of
-
-KEY = b"key of a test"
 
 
 def visits(folder: Path, most: int) -> Spec:
@@ -35,13 +33,6 @@ def rows_of(rng: np.random.Generator, persons: int) -> pd.DataFrame:
     names = np.where(own < 90, [f"P{number + 1}" for number in own], [f"no{n}" for n in own])
     cities = np.array(["a", "b", "c"])[own % 3]
     return pd.DataFrame({"person": names, "city": cities, "cost": rng.integers(0, 6, 600)})
-
-
-def assert_same(one: Table, other: Table) -> None:
-    assert one.domain == other.domain
-    for name in one.domain.names:
-        assert one.stored[name].dtype == other.stored[name].dtype
-        assert np.array_equal(one.stored[name], other.stored[name])
 
 
 @pytest.fixture(scope="module")

@@ -91,20 +91,13 @@ def test_each_stage_is_explained_in_words():
     assert "histogram of 8 attributes; noise of" in texts["histograms"]
     assert "town x region" in texts["joint tables"]
     assert "1 soft constraint" in texts["soft constraints"]
-    assert (
-        "200 steps of DP-SGD on 8 attributes together, in batches of about 1,250 rows"
-        in texts["training"]
-    )
+    said = "200 steps of DP-SGD on 8 attributes together, in batches of about 1,250 rows"
+    assert said in texts["training"]
     assert "sub-model" in searched("kamino-sequential", Fraction(1)).stages[-1].explanation
 
 
 def test_hyper_attributes_join_neighbours_of_small_domains():
-    assert hyper_runs([2, 2, 2, 2, 2, 2, 2, 5, 100, 300]) == (
-        (0, 1, 2, 3, 4, 5, 6),
-        (7,),
-        (8,),
-        (9,),
-    )
+    assert hyper_runs([*[2] * 7, 5, 100, 300]) == (tuple(range(7)), (7,), (8,), (9,))
     assert single_runs([2, 3]) == ((0,), (1,))
     assert max(Units(hyper_runs([2] * 20), (2,) * 20).levels) == HYPER_LEVELS
 

@@ -28,12 +28,8 @@ PIECES = [
     *("ｘ".encode(), b"1,2\n", b'"p","q"\r\n', b"\n\n", b'"",""\n'),
 ]
 SOURCES: list[dict[str, Any]] = [
-    {},
-    {"missing": ["NA", ""]},
-    {"encoding": "latin-1"},
-    {"delimiter": ";"},
-    {"header": NAMES},
-    {"header": NAMES, "encoding": "cp1252"},
+    *({}, {"missing": ["NA", ""]}, {"encoding": "latin-1"}, {"delimiter": ";"}),
+    *({"header": NAMES}, {"header": NAMES, "encoding": "cp1252"}),
 ]
 
 
@@ -92,20 +88,16 @@ def test_parts_of_csv_are_its_rows(tmp_path, source, pieces, rows, block, on_inv
 @pytest.mark.parametrize("packed", [True, False])
 def test_packed_and_wide_files_are_one_part(tmp_path, packed):
     encoding, name = ("utf-8", "rows.csv.gz") if packed else ("utf-16-le", "rows.csv")
-    spec = declared(
-        tmp_path, COLUMNS, {"path": str(tmp_path / name), "encoding": encoding, "format": "csv"}
-    )
+    source = {"path": str(tmp_path / name), "encoding": encoding, "format": "csv"}
+    spec = declared(tmp_path, COLUMNS, source)
     text = "a,b\n" + 'é,"x\ny"\n1,2,3\n' * 20
     raw = gzip.compress(text.encode()) if packed else b"\xff\xfe" + text.encode("utf-16-le")
     (tmp_path / name).write_bytes(raw)
     spec = spec.model_copy(update={"validation": ValidationSpec(on_invalid="drop")})
     with source_parts(spec, None, 2) as parts:
         assert len(parts) == 1
-    assert by_parts(spec, 2) == whole(spec) == ({name: spec_cells(name) for name in NAMES}, 20)
-
-
-def spec_cells(name: str) -> list[tuple[str, str]]:
-    return [("str", repr({"a": "é", "b": "x\ny"}[name]))] * 20
+    cells = {name: [("str", repr(cell))] * 20 for name, cell in (("a", "é"), ("b", "x\ny"))}
+    assert by_parts(spec, 2) == whole(spec) == (cells, 20)
 
 
 CELLS = st.sampled_from([None, "x", "y", "é", "", "x" * 40])
@@ -125,12 +117,7 @@ def test_parts_of_parquet_are_its_rows(tmp_path, files, group, rows, kinds, writ
         old.unlink()
     for number, cells in enumerate(files):
         columns = zip(*cells, strict=True) if cells else ([], [])
-        table = pa.table(
-            {
-                name: stored(column, kind)
-                for name, column, kind in zip(NAMES, columns, kinds, strict=True)
-            }
-        )
+        table = pa.table([stored(*own) for own in zip(columns, kinds, strict=True)], NAMES)
         path = tmp_path / f"part-{number}.parquet"
         pq.write_table(table, path, row_group_size=group, use_dictionary=written)
     (tmp_path / "_SUCCESS").touch()
@@ -141,11 +128,9 @@ def test_parts_of_parquet_are_its_rows(tmp_path, files, group, rows, kinds, writ
     assert by_parts(spec, rows) == read
     every = [cell for cells in files for cell in cells]
     if every:
-        found = [[cell for _, cell in read[0][name]] for name in NAMES]
-        assert found == [
-            [repr(cell) if cell is not None else "nan" for cell in column]
-            for column in zip(*every, strict=True)
-        ]
+        for name, column in zip(NAMES, zip(*every, strict=True), strict=True):
+            written = ["nan" if cell is None else repr(cell) for cell in column]
+            assert [cell for _, cell in read[0][name]] == written
     with source_parts(spec, None, rows) as parts:
         sizes = [sum(batch.rows for batch in read_part(part, spec)) for part in parts]
     assert max(sizes) <= max(rows, group)

@@ -66,12 +66,6 @@ def keeps_the_law(data, build) -> bool:
     )
 
 
-@settings(max_examples=examples(150))
-@given(data=st.data())
-def test_a_person_more_is_one_row_more_of_persons_and_its_own_rows(data):
-    assert keeps_the_law(data, person_tables)
-
-
 @settings(max_examples=examples(100), deadline=None)
 @given(rows=st.lists(st.tuples(NAMES, ROW), min_size=1, max_size=14), seed=st.integers(0, 99))
 def test_the_order_of_the_source_changes_neither_table(rows, seed):
@@ -90,16 +84,6 @@ def by_the_whole_table(table: Table, task: Task) -> Database:
     return Database(tables.schema, tables.tables | {PERSONS: changed})
 
 
-def test_persons_made_of_others_rows_break_the_law():
-    @settings(max_examples=300, phases=[Phase.generate])
-    @given(data=st.data())
-    def law(data):
-        assert keeps_the_law(data, by_the_whole_table)
-
-    with pytest.raises(AssertionError):
-        law()
-
-
 def few_rows_keep_the_law(data, first) -> bool:
     """The first rows, of as many as ``most`` a person."""
     most = data.draw(st.integers(1, MOST))
@@ -115,12 +99,6 @@ def few_rows_keep_the_law(data, first) -> bool:
     return not before - after and (after - before).total() == min(most, MOST, len(own))
 
 
-@settings(max_examples=examples(150))
-@given(data=st.data())
-def test_a_person_more_is_as_many_rows_more_as_are_counted_of_each(data):
-    assert few_rows_keep_the_law(data, first_rows)
-
-
 def first_of_each_city(table: Table, most: int, key: str) -> Table:
     """Sabotage: the first rows are those of each city."""
     city = table.codes["city"]
@@ -128,11 +106,24 @@ def first_of_each_city(table: Table, most: int, key: str) -> Table:
     return table.take(np.array(places, dtype=np.int64) < most)
 
 
-def test_first_rows_among_those_of_others_break_the_law():
+@pytest.mark.parametrize(
+    ("keeps", "of"), [(keeps_the_law, person_tables), (few_rows_keep_the_law, first_rows)]
+)
+@settings(max_examples=examples(150))
+@given(data=st.data())
+def test_a_person_more_is_one_row_more_of_persons_and_its_own_rows_or_its_first(keeps, of, data):
+    assert keeps(data, of)
+
+
+@pytest.mark.parametrize(
+    ("keeps", "of"),
+    [(keeps_the_law, by_the_whole_table), (few_rows_keep_the_law, first_of_each_city)],
+)
+def test_tables_made_of_others_rows_break_the_law(keeps, of):
     @settings(max_examples=300, phases=[Phase.generate])
     @given(data=st.data())
     def law(data):
-        assert few_rows_keep_the_law(data, first_of_each_city)
+        assert keeps(data, of)
 
     with pytest.raises(AssertionError):
         law()

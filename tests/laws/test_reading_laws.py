@@ -50,10 +50,8 @@ class SourceReading:
     ) -> tuple[pd.DataFrame, Any, set[str]]:
         """The typed frame, the codes and the columns with findings of a table of attributes."""
         attributes = {f"c{at}": NULLABLE[name] for at, name in enumerate(names)}
-        spec = spec_of(
-            on_invalid,
-            {**attributes, "mark": {"type": "text", "pattern": "M{1..9}", "nullable": True}},
-        )
+        mark = {"type": "text", "pattern": "M{1..9}", "nullable": True}
+        spec = spec_of(on_invalid, attributes | {"mark": mark})
         marks = [self.source.pool[0]] * len(columns[0])
         frame, report = validate_rows(self.source.read(spec, [*columns, marks], self.folder), spec)
         table = Domain.of(spec.attributes, Path()).encode(frame)
@@ -64,47 +62,37 @@ class SourceReading:
         for at in sorted(places):
             wanted = [name for name in dict.fromkeys(names) if (name, at) not in self.alone]
             if wanted:
-                frame, codes, found = self.of(
-                    "clip", wanted, [[self.source.pool[at]] for _ in wanted]
-                )
-                for column, name in enumerate(f"c{column}" for column in range(len(wanted))):
-                    self.alone[wanted[column], at] = Alone(
-                        self._cell(frame, codes, name, 0), name not in found
-                    )
+                cells = [[self.source.pool[at]] for _ in wanted]
+                frame, codes, found = self.of("clip", wanted, cells)
+                for number, name in enumerate(wanted):
+                    column = f"c{number}"
+                    cell = self._cell(frame, codes, column, 0)
+                    self.alone[name, at] = Alone(cell, column not in found)
 
     def law(self, on_invalid: str, names: list[str], places: list[list[int]]) -> int:
-        """Check that rows read together are what their cells are alone.
-
-        The number of one-column tables.
-        """
+        """The number of one-column tables whose rows, read together, are what cells are alone."""
         self.remember_all(names, {at for column in places for at in column})
         kept = self._kept(on_invalid, names, places)
         if not kept:
             return 0
-        frame, codes, _ = self.of(
-            on_invalid, names, [[self.source.pool[at] for at in column] for column in places]
-        )
+        columns = [[self.source.pool[at] for at in column] for column in places]
+        frame, codes, _ = self.of(on_invalid, names, columns)
         assert len(frame) == len(kept)
         for column, name in enumerate(names):
             expected = [self.alone[name, places[column][row]].cell for row in kept]
             found = [self._cell(frame, codes, f"c{column}", row) for row in range(len(kept))]
-            assert found == expected, (
-                self.source.name,
-                name,
-                [self.source.pool[places[column][row]] for row in kept],
-            )
+            said = self.source.name, name, [columns[column][row] for row in kept]
+            assert found == expected, said
         return len(names)
 
     def _kept(self, on_invalid: str, names: list[str], places: list[list[int]]) -> list[int]:
         """The rows to be kept: all under ``clip``, else those in which each cell alone is kept."""
-        rows = range(len(places[0]))
-        if on_invalid == "clip":
-            return list(rows)
         named = list(zip(names, places, strict=True))
         return [
             row
-            for row in rows
-            if all(self.alone[name, column[row]].valid for name, column in named)
+            for row in range(len(places[0]))
+            if on_invalid == "clip"
+            or all(self.alone[name, column[row]].valid for name, column in named)
         ]
 
     @staticmethod
@@ -126,29 +114,21 @@ def tables(reading: SourceReading, count: int, seed: int, longest: int = 6) -> i
                 _tidied(reading, name, column, on_invalid, rng)
                 for name, column in zip(TYPES, places, strict=True)
             ]
-            usable = [at for at, column in enumerate(tidy) if column]
-            checked += (
-                reading.law(on_invalid, [TYPES[at] for at in usable], [tidy[at] for at in usable])
-                if usable
-                else 0
-            )
+            usable = {name: column for name, column in zip(TYPES, tidy, strict=True) if column}
+            if usable:
+                checked += reading.law(on_invalid, list(usable), list(usable.values()))
     return checked
 
 
 def _tidied(
     reading: SourceReading, name: str, column: list[int], on_invalid: str, rng: random.Random
 ) -> list[int]:
-    """The cells, those that are invalid alone exchanged for valid ones.
-
-    Under ``drop`` a few are left.
-    """
+    """The cells, those that are invalid alone exchanged for valid ones; a few left under drop."""
     valid = [at for at in column if reading.alone[name, at].valid]
+    if not valid:
+        return []
     ugly = 0.1 if on_invalid == "drop" else 0.0
-    return (
-        [at if at in valid or rng.random() < ugly else rng.choice(valid) for at in column]
-        if valid
-        else []
-    )
+    return [at if at in valid or rng.random() < ugly else rng.choice(valid) for at in column]
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
@@ -164,9 +144,8 @@ def test_rows_read_together_are_what_their_cells_are_alone(source: Source, tmp_p
 def test_rows_read_together_are_what_their_cells_are_alone_at_length(
     source: Source, tmp_path: Path
 ) -> None:
-    assert tables(
-        SourceReading(source, tmp_path), TABLES // len(SOURCES) + 1, seed=1
-    ) >= TABLES // len(SOURCES)
+    most = TABLES // len(SOURCES)
+    assert tables(SourceReading(source, tmp_path), most + 1, seed=1) >= most
 
 
 @pytest.mark.parametrize("name", TYPES)

@@ -13,9 +13,8 @@ from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
 
-masses = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12).map(
-    lambda some: np.array(some) + 1e-6
-)
+some = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12)
+masses = some.map(lambda drawn: np.array(drawn) + 1e-6)
 
 
 @given(masses, masses)
@@ -48,7 +47,6 @@ def test_clear_evidence_is_not_overruled_by_shares():
     rng = np.random.default_rng(1)
     truth = rng.integers(0, 4, 500)
     evidence = np.where(np.arange(4) == truth[:, None], 60.0, 0.0)
-    chosen = likely_right(
-        levels_of(4), evidence, np.full(500, 1 / 500), np.array([0.97, 0.01, 0.01, 0.01]), rng
-    )
+    shares, mass = np.array([0.97, 0.01, 0.01, 0.01]), np.full(500, 1 / 500)
+    chosen = likely_right(levels_of(4), evidence, mass, shares, rng)
     assert (chosen == truth).all()

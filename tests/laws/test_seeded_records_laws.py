@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,12 +16,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.mechanisms.selection import DeterministicTest, RandomisedTest, UncountedTest
 from cloister.privacy.queries import seeded_records
 from cloister.privacy.queries.query import TableRows
-from cloister.privacy.queries.seeded_records import (
-    PrefixCounts,
-    PrefixLengths,
-    SeededCandidates,
-    plausible_seeds,
-)
+from cloister.privacy.queries.seeded_records import PrefixCounts, PrefixLengths, SeededCandidates
 from cloister.schema.scratch import scratch_table
 
 
@@ -34,13 +30,11 @@ def test_plausible_seeds_are_those_of_a_scan(seed):
     least, most = sorted(int(n) for n in rng.integers(0, len(sizes) + 1, 2))
     kept, gamma = PrefixLengths(least, most), Fraction(int(rng.integers(11, 50)), 10)
     rows = random_rows(rng, int(rng.integers(1, 25)), sizes)
-    records = np.array(model.records())
-    pairs = [
-        (row, record) for row in rows for record in records if model.made_by(row, kept, record) > 0
-    ]
+    every = product(rows, np.array(model.records()))
+    pairs = [(row, record) for row, record in every if model.made_by(row, kept, record) > 0]
     seeds, made = (np.array(side) for side in zip(*pairs, strict=True))
     counts = PrefixCounts.of(rows, sizes)
-    found = plausible_seeds(model, kept, gamma, seeds, made, counts)
+    found = seeded_records.plausible_seeds(model, kept, gamma, seeds, made, counts)
     assert found.tolist() == [scanned(model, kept, gamma, rows, s, y) for s, y in pairs]
 
 
@@ -49,16 +43,16 @@ def candidates_of(model, kept, count=5_000, **changed):
     return SeededCandidates(model, kept, **(fields | {"least_seeds": 20} | changed))
 
 
-def test_candidates_are_the_same_for_any_number_of_workers(monkeypatch):
+def test_candidates_are_the_same_for_any_number_of_workers_and_out_of_core(monkeypatch):
     rng = np.random.default_rng(4)
-    model, rows = TinyModel.random((3, 2, 4), rng), random_rows(rng, 300)
+    model, table = TinyModel.random((3, 2, 4), rng), table_of(random_rows(rng, 300))
+    blocks = scratch_table(table.take(slice(first, first + 77)) for first in range(0, 300, 77))
+    query, found = candidates_of(model, PrefixLengths(0, 2)), []
     monkeypatch.setattr(seeded_records, "_BLOCK", 700)
-    found = []
-    for number in (1, 2, 5):
+    for rows, number in ((table, 1), (table, 2), (table, 5), (blocks, 1)):
         monkeypatch.setattr(seeded_records, "workers", lambda number=number: number)
-        query = candidates_of(model, PrefixLengths(0, 2))
-        found.append(query.exact(TableRows(table_of(rows)), NoiseSource.insecure(3)))
-    assert (found[0] == found[1]).all() and (found[0] == found[2]).all()
+        found.append(query.exact(TableRows(rows), NoiseSource.insecure(3)))
+    assert all(np.array_equal(found[0], other) for other in found[1:])
     # withheld, and nothing else is missing: 6 standard deviations of 50 of 5,000
     assert abs(len(found[0]) - 4_950) < 6 * math.sqrt(50)
 
@@ -77,21 +71,11 @@ def test_records_keep_the_front_of_a_seed_and_draw_the_rest_by_the_model():
         assert abs(share - chance) <= 6 * math.sqrt(chance * (1 - chance) / 60_000) + 1e-12
 
 
-def test_rows_out_of_core_make_the_same_candidates():
-    rng = np.random.default_rng(9)
-    model, table = TinyModel.random((3, 2, 4), rng), table_of(random_rows(rng, 300))
-    blocks = scratch_table(table.take(slice(first, first + 77)) for first in range(0, 300, 77))
-    query = candidates_of(model, PrefixLengths(0, 2))
-    made = [query.exact(TableRows(rows), NoiseSource.insecure(3)) for rows in (table, blocks)]
-    assert np.array_equal(*made)
-
-
 def test_fewer_seeds_than_the_least_leave_places_empty():
     rng = np.random.default_rng(7)
     model, rows = TinyModel.random((3, 2, 4), rng), random_rows(rng, 10)
-    query = candidates_of(
-        model, PrefixLengths(0, 1), 10_000, least_seeds=40, withheld=Fraction(1, 10**9)
-    )
+    few = {"least_seeds": 40, "withheld": Fraction(1, 10**9)}
+    query = candidates_of(model, PrefixLengths(0, 1), 10_000, **few)
     made = query.exact(TableRows(table_of(rows)), NoiseSource.insecure(8))
     assert abs(len(made) - 2_500) < 6 * math.sqrt(10_000 * 0.25 * 0.75)
     none = query.exact(TableRows(table_of(np.zeros((0, 3)))), NoiseSource.insecure(8))

@@ -14,24 +14,15 @@ import pandas as pd
 
 ZIPS, PROVIDERS, MISSING = 60, 25, ("NA", "?", "")
 
+_LISTED = ("PLZ", "provider", "Telefon", "Straße, \"alt\" 'neu'", "Region", "REGION")
 KINDS = {
     "1 id nr.": "text",
-    "PLZ": "categorical",
-    "provider": "categorical",
-    "Telefon": "categorical",
-    "Straße, \"alt\" 'neu'": "categorical",
-    "Region": "categorical",
-    "REGION": "categorical",
-    "% Anteil": "float",
-    "Einkommen (Fr.)": "float",
-    "age": "integer",
-    "day": "integer",
-    "birth year": "integer",
-    "children": "integer",
+    **dict.fromkeys(_LISTED, "categorical"),
+    **dict.fromkeys(("% Anteil", "Einkommen (Fr.)"), "float"),
+    **dict.fromkeys(("age", "day", "birth year", "children"), "integer"),
     "erfasst am": "datetime",
     "geboren": "date",
-    "verheiratet": "boolean",
-    "x-10 °C": "boolean",
+    **dict.fromkeys(("verheiratet", "x-10 °C"), "boolean"),
 }
 """The columns that are not numbered, and what a person would declare them to be."""
 

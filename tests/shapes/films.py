@@ -68,42 +68,23 @@ def _links(
 
 def _spec(users: int, items: int, rows: int) -> dict:
     keys = {name: {"type": "text", "pattern": f"{name}{{0001..9999}}"} for name in "UF"}
-    moments = {"min": "1997-09-20T00:00:00", "max": "1998-12-31T00:00:00", "bins": 60}
+    ends = {"min": "1997-09-20T00:00:00", "max": "1998-12-31T00:00:00", "provenance": "the study"}
+    persons = {"age": whole(0, 99), "gender": listed("F", "M"), "occupation": listed(*WORK)}
+    things = {"year": whole(_FIRST, _LAST), "genre": listed(*_GENRES)}
+    links = {
+        "user": keys["U"],
+        "film": keys["F"],
+        "stars": whole(1, 5),
+        "moment": {"type": "datetime", "bins": 60, **ends},
+    }
+    references = {name: {"table": f"{name}s", "max_rows": most} for name, most in _MOST.items()}
+    ratings = {"references": references, "constraints": [{"key": ["user", "film"]}]}
     return spec_of_tables(
         "films",
         "users",
         {
-            "users": {
-                "rows": users,
-                "key": "id",
-                "attributes": {
-                    "id": keys["U"],
-                    "age": whole(0, 99),
-                    "gender": listed("F", "M"),
-                    "occupation": listed(*WORK),
-                },
-            },
-            "films": {
-                "rows": items,
-                "key": "id",
-                "attributes": {
-                    "id": keys["F"],
-                    "year": whole(_FIRST, _LAST),
-                    "genre": listed(*_GENRES),
-                },
-            },
-            "ratings": {
-                "rows": rows,
-                "references": {
-                    name: {"table": f"{name}s", "max_rows": most} for name, most in _MOST.items()
-                },
-                "constraints": [{"key": ["user", "film"]}],
-                "attributes": {
-                    "user": keys["U"],
-                    "film": keys["F"],
-                    "stars": whole(1, 5),
-                    "moment": {"type": "datetime", **moments, "provenance": "months of the study"},
-                },
-            },
+            "users": {"rows": users, "key": "id", "attributes": {"id": keys["U"], **persons}},
+            "films": {"rows": items, "key": "id", "attributes": {"id": keys["F"], **things}},
+            "ratings": {"rows": rows, **ratings, "attributes": links},
         },
     )

@@ -21,6 +21,15 @@ def domain(**columns) -> Domain:
     return Domain.of(columns, Path())
 
 
+def assert_same(one: Table, other: Table) -> None:
+    """Check that two tables have equal rows, stored alike."""
+    assert one.domain == other.domain
+    assert one.rows == other.rows
+    for name in one.domain.names:
+        assert one.stored[name].dtype == other.stored[name].dtype
+        assert np.array_equal(one.stored[name], other.stored[name])
+
+
 def random_schema(rng: np.random.Generator) -> Schema:
     """Two to four tables, each with up to two references, and perhaps one to itself."""
     tables, keys = {}, []
