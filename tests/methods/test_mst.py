@@ -125,6 +125,7 @@ def test_a_restored_model_draws_the_same_rows(mst, drawn):
     assert again.sample(ROWS, SamplingSource(1)).frame().equals(drawn.frame())
 
 
+@pytest.mark.slow
 def test_a_release_is_charged_certified_approved_and_sampled(
     tmp_path, monkeypatch, prefect_server, capsys
 ):

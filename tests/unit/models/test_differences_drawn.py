@@ -74,6 +74,7 @@ def test_every_method_has_differences(method: str, brief_training) -> None:
     assert all(np.array_equal(first.codes[n], second.codes[n]) for n in first.codes)
 
 
+@pytest.mark.slow
 def test_differences_of_rows_of_persons_come_out_as_in_the_data(brief_training) -> None:
     """Rows of persons had none: stays of a week lasted 260 days."""
     trial = release_once(stays_of_patients(2_000), 3, "mixture")
