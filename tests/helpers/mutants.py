@@ -20,7 +20,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ MUTATED = ("cloister/privacy", "models/core", "models/sampling", "tasks/ledger",
 MUTANTS, SEED = 60, 20261127
 AT_ONCE = 2  # mutants, each of which keeps one core busy
 MOST_LIVING = 0.3  # of all mutants; measured on the suite of 2026-11-27 and its predecessor
-FIRST = 60.0  # seconds of the cheapest tests, which run before the others are collected
+BATCHES = (15.0, 60.0)  # seconds of tests that run before the others are collected
 OPERATORS: dict[type, str] = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
     ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
@@ -256,6 +256,8 @@ class Net:
     """Which tests reach which function, their seconds, and those that fail without a fault."""
 
     functions: dict[str, set[str]]
+    reach: Counter[str]
+    """How many functions each test reaches."""
     seconds: dict[str, float]
     failed: set[str]
 
@@ -270,16 +272,20 @@ class Net:
                 for name in (test, *fixtures):
                     for function in record["functions"].get(name, ()):
                         functions[function].add(test)
-        return cls(functions, seconds, failed)
+        reach = Counter(test for tests in functions.values() for test in tests)
+        return cls(functions, reach, seconds, failed)
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Those that reach a mutant, the cheapest first; beside functions, those of its file."""
+        """Those that reach a mutant; beside functions, those of its file.
+
+        Those that reach the fewest functions come first: they are about the mutated one.
+        """
         if mutant.function is None:
             near = [f for f in self.functions if f.rpartition(":")[0] == mutant.file]
         else:
             near = [f"{mutant.file}:{mutant.function}"]
         reaching = {test for each in near for test in self.functions.get(each, ())} - self.failed
-        return sorted(reaching, key=lambda test: (self.seconds[test], test))
+        return sorted(reaching, key=lambda test: (self.reach[test], self.seconds[test], test))
 
 
 def environment(tree: Path, folder: Path, **more: str) -> dict[str, str]:
@@ -311,16 +317,28 @@ def net(tree: Path, folder: Path) -> Net:
     return Net.of(folder / "net")
 
 
+def batches(tests: list[str], seconds: dict[str, float]) -> Iterator[list[str]]:
+    """The tests in groups that take so long, and the rest."""
+    begin = 0
+    for longest in BATCHES:
+        spent, end = 0.0, begin
+        while end < len(tests) and spent < longest:
+            spent, end = spent + seconds[tests[end]], end + 1
+        if tests[begin:end]:
+            yield tests[begin:end]
+        begin = end
+    if tests[begin:]:
+        yield tests[begin:]
+
+
 def killer(mutant: Mutant, copy: Path, tests: list[str], seconds: dict[str, float]) -> str | None:
     """The test that fails on a mutant; None if it lives."""
-    path, spent, cheap = copy / mutant.file, 0.0, 0
+    path = copy / mutant.file
     source, stat = path.read_bytes(), path.stat()
     path.write_bytes(mutant.applied(source))
-    while cheap < len(tests) and spent < FIRST:
-        spent, cheap = spent + seconds[tests[cheap]], cheap + 1
     compiled = {"NUMBA_CACHE_DIR": str(copy / "build/numba")} if mutant.compiled else {}
     try:
-        for batch in filter(None, (tests[:cheap], tests[cheap:])):
+        for batch in batches(tests, seconds):
             (copy / "tests.txt").write_text("".join(f"{test}\n" for test in batch))
             command = [sys.executable, "-m", "pytest", "-x", "--timeout=300", "@tests.txt"]
             done = subprocess.run(

@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -130,6 +131,8 @@ class Report:
             costly = sorted(spent.items(), key=lambda each: -max(each[1]))
             for name, (wall, cpu) in costly[:SHOWN]:
                 lines.append(f"{wall:8.2f}{cpu:8.2f}{max(wall - cpu, 0):8.2f}  {name}")
+        if path := os.environ.get("TEST_TIMES"):
+            Path(path).write_text(json.dumps(workers), encoding="utf-8")
         terminalreporter.section("times")
         terminalreporter.write_line("\n".join(lines))
         if self.config.args_source is pytest.Config.ArgsSource.TESTPATHS:

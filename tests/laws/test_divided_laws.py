@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from in_place import InPlace
 from tiny_databases import KEY, assert_same, domain, random_schema
 
 from cloister.errors import DataError
@@ -18,20 +19,7 @@ from cloister.tasks.data import held_databases, held_rows
 from cloister.tasks.data.bounding import bound
 from cloister.tasks.data.held_databases import divided_by_units
 from cloister.tasks.data.held_rows import RowBound, Share, put_together
-from cloister.tasks.data.workers import Workers, workers_of
-
-
-class InPlace(Workers):
-    """What workers do, at once and in this process."""
-
-    def __init__(self) -> None:
-        pass
-
-    def map(self, function, *arguments) -> Iterator:
-        return map(function, *arguments)
-
-    def hold(self, function, *arguments) -> list:
-        return list(map(function, *arguments))
+from cloister.tasks.data.workers import workers_of
 
 
 def blocks_of(whole: Database, rows: int) -> Mapping[str, Sequence[tuple[Table, None]]]:

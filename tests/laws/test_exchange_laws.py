@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from in_place import InPlace
 from specs import listed, spec_of, whole
 from tiny_databases import KEY, assert_same
 
@@ -35,8 +36,11 @@ def rows_of(rng: np.random.Generator, persons: int) -> pd.DataFrame:
     return pd.DataFrame({"person": names, "city": cities, "cost": rng.integers(0, 6, 600)})
 
 
-@pytest.fixture(scope="module")
-def workers():
+@pytest.fixture(scope="module", params=["in place", pytest.param("real", marks=pytest.mark.slow)])
+def workers(request):
+    if request.param == "in place":
+        yield InPlace()
+        return
     with workers_of("local:2") as workers:
         yield workers
 
@@ -44,12 +48,12 @@ def workers():
 @pytest.mark.parametrize(
     ("persons", "most", "part_rows", "long"),
     [
-        pytest.param(1, 1, 200, 1, marks=pytest.mark.slow),  # blocks of nobody
-        pytest.param(1, 7, 200, 1 << 10, marks=pytest.mark.slow),
+        (1, 1, 200, 1),  # blocks of nobody
+        (1, 7, 200, 1 << 10),
         (60, 3, 150, 1),
-        pytest.param(60, 3, 150, 1 << 10, marks=pytest.mark.slow),
+        (60, 3, 150, 1 << 10),
         (300, 2, 150, 1 << 10),
-        pytest.param(300, 2, 600, 1, marks=pytest.mark.slow),  # a single part
+        (300, 2, 600, 1),  # a single part
     ],
 )
 def test_rows_within_bounds_and_their_order_are_those_in_memory(

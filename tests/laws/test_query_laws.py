@@ -8,6 +8,7 @@ import cloudpickle
 import numpy as np
 import pytest
 import query_laws
+from in_place import InPlace
 from query_laws import ALONE, LAWS, RULE, SEEDS, UNITS, queries, rows_of
 from tiny_tables import random_rows, table_of
 
@@ -64,8 +65,11 @@ def test_rows_in_blocks_out_of_core_have_the_same_answer_bit_for_bit(kind: type,
         assert_same_answer(kind, seed, table, scratch_table(cut(table, ends)))
 
 
-@pytest.fixture(scope="module")
-def workers():
+@pytest.fixture(scope="module", params=["in place", pytest.param("real", marks=pytest.mark.slow)])
+def workers(request):
+    if request.param == "in place":
+        yield InPlace()
+        return
     cloudpickle.register_pickle_by_value(query_laws)  # whose classes workers do not have
     with workers_of("local:2") as workers:
         yield workers

@@ -156,6 +156,7 @@ def kill_a_worker() -> None:
     workers[0].send_signal(signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_rows_of_a_killed_worker_are_read_again_and_nothing_is_charged_twice(
     place, parted, seeded_noise, monkeypatch
 ):
@@ -540,6 +541,7 @@ def test_workers_refuse_a_database_whose_parts_may_change(place, parted, capsys)
     assert charges(place) == []
 
 
+@pytest.mark.slow
 def test_workers_refuse_a_view_before_a_charge(place, parted, capsys):
     with schema() as url:
         stored_in(url, place)
