@@ -181,22 +181,28 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     forks.close()
 
 
+IDLE_SERVICES = (
+    *("CANCELLATION_CLEANUP", "FOREMAN", "LATE_RUNS", "PAUSE_EXPIRATIONS", "REPOSSESSOR"),
+    *("SCHEDULER", "TRIGGERS"),
+)
+"""Loops of Prefect's server that no test waits for: a twelfth of a core."""
+
+
 @pytest.fixture(scope="session")
 def prefect_server(stores: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A temporary Prefect server for all flows of the session; a copy of its new database.
 
     Another server that is given the copy makes none, which takes seconds.
     """
-    from prefect.settings import (
-        PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
-        get_current_settings,
-        temporary_settings,
-    )
+    from prefect import settings as prefect_settings
+    from prefect.settings import get_current_settings, temporary_settings
     from prefect.testing.utilities import prefect_test_harness
 
     new = tmp_path_factory.mktemp("server") / "prefect.db"
-    silent = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
-    with prefect_test_harness(server_startup_timeout=180), silent:
+    silent = {prefect_settings.PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}
+    for service in IDLE_SERVICES:
+        silent[getattr(prefect_settings, f"PREFECT_SERVER_SERVICES_{service}_ENABLED")] = False
+    with temporary_settings(silent), prefect_test_harness(server_startup_timeout=180):
         url = get_current_settings().server.database.connection_url
         assert url
         place = url.get_secret_value().partition(":///")[2]
