@@ -14,6 +14,7 @@ import argparse
 import ast
 import builtins
 import json
+import math
 import os
 import random
 import re
@@ -317,28 +318,28 @@ def net(tree: Path, folder: Path) -> Net:
     return Net.of(folder / "net")
 
 
-def batches(tests: list[str], seconds: dict[str, float]) -> Iterator[list[str]]:
-    """The tests in groups that take so long, and the rest."""
-    begin = 0
-    for longest in BATCHES:
-        spent, end = 0.0, begin
-        while end < len(tests) and spent < longest:
+def batches(tests: list[str], seconds: dict[str, float], most: float) -> Iterator[list[str]]:
+    """The tests in groups: few first, and all that begin within ``most`` seconds."""
+    begin, spent = 0, 0.0
+    for longest in (*BATCHES, most):
+        end = begin
+        while end < len(tests) and spent < min(longest, most):
             spent, end = spent + seconds[tests[end]], end + 1
         if tests[begin:end]:
             yield tests[begin:end]
         begin = end
-    if tests[begin:]:
-        yield tests[begin:]
 
 
-def killer(mutant: Mutant, copy: Path, tests: list[str], seconds: dict[str, float]) -> str | None:
+def killer(
+    mutant: Mutant, copy: Path, tests: list[str], seconds: dict[str, float], most: float
+) -> str | None:
     """The test that fails on a mutant; None if it lives."""
     path = copy / mutant.file
     source, stat = path.read_bytes(), path.stat()
     path.write_bytes(mutant.applied(source))
     compiled = {"NUMBA_CACHE_DIR": str(copy / "build/numba")} if mutant.compiled else {}
     try:
-        for batch in batches(tests, seconds):
+        for batch in batches(tests, seconds, most):
             (copy / "tests.txt").write_text("".join(f"{test}\n" for test in batch))
             command = [sys.executable, "-m", "pytest", "-x", "--timeout=300", "@tests.txt"]
             done = subprocess.run(
@@ -370,6 +371,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--tree", type=Path, default=ROOT, help="a checkout")
     parser.add_argument("--most", type=int, default=MUTANTS, help="the first so many mutants")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="of the nearest tests that each gets"
+    )
     options = parser.parse_args()
     tree = options.tree.resolve()
     head = subprocess.check_output(["git", "-C", str(tree), "rev-parse", "HEAD"], text=True)[:12]
@@ -386,7 +390,7 @@ def main() -> int:
         if name not in ended:
             copy, tests = copies.get(), reaching.tests(mutant)
             tests.sort(key=lambda test: test != before.get(name))
-            by = killer(mutant, copy, tests, reaching.seconds)
+            by = killer(mutant, copy, tests, reaching.seconds, options.seconds)
             copies.put(copy)
             record.add("mutant", name, tests=len(tests), by=by)
             ended[name] = {"name": name, "tests": len(tests), "by": by}
