@@ -83,6 +83,7 @@ def test_releases_are_kept_and_gone_on_with_and_nothing_is_charged(
     assert [path.name for path in home.iterdir()] == ["audits"]
 
 
+@pytest.mark.slow
 def test_a_spec_is_audited_without_its_data_by_another_process(home, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
     spec = spec_of(tmp_path, SPEC)
@@ -137,6 +138,7 @@ def test_releases_whose_rows_are_attacked_are_kept_beside_what_there_is_to_find(
     assert [path.name for path in home.iterdir()] == ["audits"]
 
 
+@pytest.mark.slow
 def test_rows_by_a_spec_are_attacked_and_the_page_gets_them(home, in_process, capsys, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- generated: rows -->\n<!-- end: rows -->\nafter\n")

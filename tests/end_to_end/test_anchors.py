@@ -142,6 +142,7 @@ def test_each_move_is_anchored_as_a_stock_reader_accepts_and_the_ledger_agrees(
     assert said["predicate"]["hash"] == said["subject"][0]["digest"]["sha256"] == last.hash
 
 
+@pytest.mark.slow
 def test_a_release_is_anchored_as_it_goes(anchored, released, tmp_path):
     home = anchored(str(tmp_path / "worm"))
     before = len(entries(home))
@@ -164,6 +165,7 @@ def test_a_rewritten_ledger_is_found_by_what_a_place_holds(anchored, store, rele
     assert said in findings(home)
 
 
+@pytest.mark.slow
 def test_an_end_that_was_cut_off_is_found_by_what_a_place_holds(
     anchored, store, released, tmp_path
 ):
@@ -283,6 +285,7 @@ def test_anchors_that_were_removed_are_missed_and_a_line_cut_off_spoils_no_other
     assert any("lacks the anchor" in finding for finding in findings(home))
 
 
+@pytest.mark.slow
 def test_two_who_send_at_once_both_push(anchored, tmp_path, released, monkeypatch):
     home = anchored(remote(tmp_path))
     (store,) = anchor_stores(home)

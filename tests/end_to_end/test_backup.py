@@ -135,6 +135,7 @@ def lost(home: Home, database: str, request: pytest.FixtureRequest, patch) -> No
         patch.setenv("CLOISTER_LEDGER", request.getfixturevalue("databases")())
 
 
+@pytest.mark.slow
 def test_a_lost_home_is_restored_by_the_commands_of_the_page(
     home, released, database, request, monkeypatch
 ):
@@ -165,6 +166,7 @@ def test_a_lost_home_is_restored_by_the_commands_of_the_page(
     assert run(["review", "approve", released.id, "--reason", "why"]) == 0
 
 
+@pytest.mark.slow
 def test_a_ledger_copied_before_the_files_admits_nothing(home, released, monkeypatch, tmp_path):
     """The other way round is refused: what was charged meanwhile would be forgotten."""
     early = tmp_path / "early.db"
@@ -177,6 +179,7 @@ def test_a_ledger_copied_before_the_files_admits_nothing(home, released, monkeyp
         pending(released, 2)
 
 
+@pytest.mark.slow
 def test_a_backup_brings_back_what_was_deleted_and_retention_deletes_it_again(
     home, released, tmp_path, monkeypatch
 ):

@@ -257,6 +257,7 @@ def test_ended_half_way_the_same_command_goes_on_with_the_same_answers(draft, pr
     assert states == [State.RESERVED, State.SPENT, State.CANDIDATE]
 
 
+@pytest.mark.slow
 def test_killed_after_the_candidate_the_same_command_finds_what_was_written(
     draft, prefect_server, monkeypatch, capsys
 ):
@@ -306,6 +307,7 @@ def test_a_table_that_cannot_be_read_gives_the_reservation_back(draft, prefect_s
     assert release.state is State.REFUNDED
 
 
+@pytest.mark.slow
 def test_rows_of_a_person_are_bounded_first_and_a_table_tells_people_what_was_done(
     draft, prefect_server, seeded_noise, capsys
 ):

@@ -51,6 +51,7 @@ def declared(text: str) -> str:
     )
 
 
+@pytest.mark.slow
 def test_a_draft_of_several_files_is_released(
     prefect_server, brief_training, files, tmp_path, cloister, monkeypatch
 ):

@@ -234,6 +234,7 @@ def test_a_candidate_is_attacked_by_its_data_after_a_look(app, officer, home, pe
     officer.read(f"{sheet}/attacks", 404)
 
 
+@pytest.mark.slow
 def test_an_attack_that_does_not_end_says_why(officer, home, released, other_data):
     officer.send(f"/releases/{released.id}/attack", reason="small clubs")
     assert "the data is not what release" in ended(officer, f"/releases/{released.id}")
@@ -270,6 +271,7 @@ def test_a_locked_ledger_is_said_and_the_page_goes_on(officer, home, monkeypatch
     assert "Awaiting review" in officer.read()
 
 
+@pytest.mark.slow
 def test_hostile_requests_are_no_faults_of_the_page(app, officer):
     schema = schemathesis.openapi.from_dict(app.openapi())
     session = app.state.sessions.find(officer.client.cookies["cloister_session"])

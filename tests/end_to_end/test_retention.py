@@ -144,6 +144,7 @@ def test_a_release_that_was_given_up_loses_its_model_and_keeps_its_files(
     assert run(["fetch", released.id, "--out", str(tmp_path / "again")]) == 2
 
 
+@pytest.mark.slow
 def test_rules_keep_what_they_name(home, released):
     words = ["rules", "set", "--keep", "journal=365", "--keep", "measures=1", "--reason", "policy"]
     assert run(words) == 0
@@ -264,6 +265,7 @@ def test_an_entry_of_whoever_writes_the_ledger_deletes_nothing_else(home, releas
     assert (home.folder / named).exists()
 
 
+@pytest.mark.slow
 def test_a_model_stays_while_an_unfinished_release_uses_its_numbers(home, released, monkeypatch):
     decide("approve", released.id)
     request = release_of(home, released.id).request
@@ -300,6 +302,7 @@ def test_frames_of_killed_processes_are_named_and_deleted_and_those_in_use_stay(
     assert not left.exists() and findings(home) == []
 
 
+@pytest.mark.slow
 def test_commands_say_what_is_held_and_what_was_deleted(
     home, released, cloister, capsys, monkeypatch
 ):

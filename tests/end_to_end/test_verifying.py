@@ -206,6 +206,7 @@ def moved(release: str, *states: str) -> None:
         assert run(words) == 0
 
 
+@pytest.mark.slow
 def test_mlflow_draws_from_the_registered_model_of_an_approved_release_alone(home, released):
     (model,) = home.artifacts.glob("clubs/models/*/artifacts")
     asked = pd.DataFrame({"rows": [5], "seed": [1]})
@@ -266,6 +267,7 @@ def test_what_was_not_recorded_is_neither_approved_nor_reported(home, released, 
     assert "r-other00000" not in said.out
 
 
+@pytest.mark.slow
 def test_beside_a_running_release_nothing_is_amiss(place, prefect_server, monkeypatch):
     seen = []
 
@@ -283,6 +285,7 @@ def test_beside_a_running_release_nothing_is_amiss(place, prefect_server, monkey
     assert seen == []
 
 
+@pytest.mark.slow
 def test_a_copied_home_works_where_it_lies(home, released):
     old = released.place.home.folder
     before = files_of_mlflow(old)

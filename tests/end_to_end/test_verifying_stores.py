@@ -69,6 +69,7 @@ def test_what_a_remote_altered_or_lost_is_named_once(approved_home, approved):
         )
 
 
+@pytest.mark.slow
 def test_a_remote_that_was_moved_elsewhere_is_named_and_set_right(
     approved_home, approved, tmp_path
 ):
@@ -293,6 +294,7 @@ def test_a_copy_that_nobody_may_write_is_verified_and_left_as_it_is(
     assert traces(sound) == before
 
 
+@pytest.mark.slow
 def test_a_copy_that_nobody_may_write_shows_the_same_findings(home, released, copied, store):
     emptied(store)
     (home.versions / "releases" / released.id / "synthetic.dvc").unlink()

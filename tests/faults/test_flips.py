@@ -251,6 +251,7 @@ def small(preloaded, released, tmp_path_factory) -> Live:
     return ready(preloaded, live)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed",
     [pytest.param(seed, marks=[pytest.mark.slow] * (seed >= FEW)) for seed in range(MORE)],

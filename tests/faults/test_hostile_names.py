@@ -37,6 +37,7 @@ def write_spec(folder: Path, dataset: str, method: str) -> Path:
     return folder / "spec.yaml"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dataset", "method"),
     [

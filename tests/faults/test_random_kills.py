@@ -151,6 +151,7 @@ def new_case(approved, tmp_path, postgres_schemas, write_world) -> Iterator[Call
         shutil.rmtree(tmp_path, ignore_errors=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed",
     [pytest.param(seed, marks=[pytest.mark.slow] * (seed != FEW)) for seed in range(CASES)],

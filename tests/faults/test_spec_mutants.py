@@ -74,6 +74,7 @@ def faults_of(text: str, folder: Path, children: Nursery) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_documents_can_be_released_and_bombs_are_refused(folder: Path, children: Nursery) -> None:
     path = folder / "spec.yaml"
     path.write_text(DOCUMENTS[0])

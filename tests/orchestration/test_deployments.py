@@ -215,6 +215,7 @@ def test_a_budget_for_ever_that_is_exhausted_is_refused(server, refused):
     )
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_exhausted_this_year_admits_releases_of_the_next(server, deploy):
     charged(server, "year")
     told = deploy("--cron", "0 3 1 1 *")

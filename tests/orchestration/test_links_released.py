@@ -87,6 +87,7 @@ def films(folder: Path, prefect_server) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_links_hierarchies_and_pairs_of_rows_are_released(
     films: Path, seeded_noise, capsys
 ) -> None:

@@ -105,6 +105,7 @@ def config(place, methods, name="sides", **changed):
     return path
 
 
+@pytest.mark.slow
 def test_a_peer_stands_beside_releases_without_a_charge_and_is_run_once(
     prefect_server, tiny, capsys
 ):

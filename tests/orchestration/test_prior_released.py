@@ -29,6 +29,7 @@ def release(place, capsys, *words):
     return code, yaml.safe_load((public / "certificate.yaml").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_the_second_release_uses_the_numbers_of_the_first(place, capsys):
     code, first = release(place, capsys, "--prior", "latest")
     assert code == 0, first

@@ -51,6 +51,7 @@ def run(code: str, names: dict[str, object]) -> object:
     return last and eval(compile(ast.Expression(last.value), "<docs>", "eval"), names)
 
 
+@pytest.mark.slow
 def test_the_code_of_the_page_runs(folder, prefect_server, brief_training):
     rng = np.random.default_rng(1)
     (folder / "clinic.yaml").write_text(CLINIC)
@@ -77,6 +78,7 @@ def cells() -> list[dict]:
     return notebook["cells"]
 
 
+@pytest.mark.slow
 def test_the_notebook_is_short_and_kept_without_results(cells):
     assert 8 <= len(cells) <= 12
     code = [cell for cell in cells if cell["cell_type"] == "code"]

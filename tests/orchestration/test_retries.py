@@ -71,6 +71,7 @@ def test_a_paid_release_outlives_blips_of_its_stores(
     assert verify_records(place.home, str(place.folder / "out"))[1] == []
 
 
+@pytest.mark.slow
 def test_a_copy_that_fails_is_made_by_the_next_attempt(
     place, prefect_server, at_once, monkeypatch, capsys
 ):

@@ -145,6 +145,7 @@ def test_a_changed_deployment_releases_nothing_else(server, due, recorder, made)
     assert [call["spec"] for call in made] == [str(server.spec)]
 
 
+@pytest.mark.slow
 def test_what_an_earlier_version_registered_is_run(server, due, recorder, made):
     """It wrote the parameters one beside the other, some of them under other names."""
     (deployment,) = registered()
@@ -194,6 +195,7 @@ def test_a_changed_spec_is_refused_and_told(server, due, recorder, made, capsys)
     assert made == [] and state_of(asked) == "Refused"
 
 
+@pytest.mark.slow
 def test_other_settings_than_registered_are_refused(server, due, recorder, made, monkeypatch):
     ask(server, due)
     monkeypatch.setenv("CLOISTER_LEDGER", str(server.folder / "other.db"))
@@ -259,6 +261,7 @@ def test_of_the_runs_that_were_missed_the_last_is_made_up_for(
     assert serve_due(recorder, server.home) == []
 
 
+@pytest.mark.slow
 def test_as_many_missed_runs_are_made_up_for_as_was_said(server, missed, recorder, made):
     replace(registrations(server.home)[0], catch_up=2).write(server.home)
     assert serve_due(recorder, server.home) == ["Completed"] * 2
@@ -277,6 +280,7 @@ def test_a_release_is_published_once_approved_where_it_was_deployed_so(server, d
     assert published.state.is_completed()
 
 
+@pytest.mark.slow
 def test_a_time_for_which_a_run_was_made_is_not_told(server, missed, said_of):
     ask(server, missed, epsilon="4")
     (told,) = said_of().splitlines()

@@ -10,6 +10,7 @@ from cloister.flows.cli.app import run
 from cloister.tasks.ledger.access import open_ledger
 
 
+@pytest.mark.slow
 def test_a_folder_of_parquet_files_is_released_as_one_table(prefect_server, place, capsys):
     frame, folder = pd.read_csv(place.data), place.folder / "clubs"
     folder.mkdir()

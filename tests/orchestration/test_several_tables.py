@@ -171,6 +171,7 @@ def charged() -> float:
     return float(sum(status.spent for status in ledger.budgets()))
 
 
+@pytest.mark.slow
 def test_rules_that_no_row_can_keep_leave_none_and_the_release_is_delivered(
     clinic: Path, capsys
 ) -> None:
@@ -187,6 +188,7 @@ def test_rules_that_no_row_can_keep_leave_none_and_the_release_is_delivered(
     assert counts == [100, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "patients",
     [

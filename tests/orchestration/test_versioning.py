@@ -168,6 +168,7 @@ def test_a_resumed_release_writes_its_pointers_anew(files: dict[str, Path], tmp_
     assert not killed.exists()
 
 
+@pytest.mark.slow
 def test_releases_at_once_wait_for_each_other(versions: Versions, files: dict[str, Path]):
     """Those of a database have no pointer to an input."""
     published = {"certificate": files["certificate"]}
@@ -200,6 +201,7 @@ def test_failures_are_one_clear_error(versions: Versions, pointers: Path, place:
         Versions(place / "dvc", f'{place}/it\'s "here"').prepare()
 
 
+@pytest.mark.slow
 def test_a_repository_whose_making_was_interrupted_is_made(tmp_path: Path, monkeypatch):
     """In a place of any letters: DVC's own command writes none beyond ASCII into its settings."""
     monkeypatch.setattr(dvc_store, "subprocess", subprocess)  # as it runs for users
@@ -221,6 +223,7 @@ def test_a_repository_whose_making_was_interrupted_is_made(tmp_path: Path, monke
     assert config.read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_files_of_any_name_are_tracked(tmp_path: Path):
     made = Versions(tmp_path / "hömé ☃ #1" / "dvc", str(tmp_path / "rémote #1"))
     source = tmp_path / f"dätä #1 100%.{'x' * 200}"

@@ -6,6 +6,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 import cloister
 from cloister import former_names
 
@@ -22,6 +24,7 @@ def said_beside(folder, code):
     return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_former_names_have_the_names_of_the_present_modules(tmp_path):
     """In a folder of a user: that of this project holds the sources themselves."""
     public = f"""

@@ -117,6 +117,7 @@ def synthetic(place) -> list[bytes]:
     return [path.read_bytes() for path in paths]
 
 
+@pytest.mark.slow
 def test_a_release_out_of_core_is_the_one_in_memory_and_so_is_its_evaluation(
     place, prefect_server, monkeypatch, capsys, seeded_noise
 ):
