@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from examples import examples
+from examples import examples, few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +56,7 @@ def noises(made):
     return [float(getattr(made.parameters, name) or 0) for name in names]
 
 
-@pytest.mark.parametrize("method", VARIANTS)
+@pytest.mark.parametrize("method", few(VARIANTS, 1))
 @settings(max_examples=examples(6))
 @given(
     eps=st.fractions(Fraction(1, 10), 10, max_denominator=100),

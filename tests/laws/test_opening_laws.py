@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from examples import few
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from specs import spec_of
@@ -93,7 +94,7 @@ def opened(
     return Counter(zip(*(codes.tolist() for codes in table.codes.values()), strict=True))
 
 
-@pytest.mark.parametrize(("kind", "source"), CASES)
+@pytest.mark.parametrize(("kind", "source"), few(CASES, 6))
 @settings(max_examples=6, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_one_person_more_moves_the_opened_table_by_at_most_their_rows(

@@ -362,7 +362,9 @@ def test_workers_that_show_or_write_rows_or_have_other_versions_are_refused(
     [
         ("local:0", "--workers is local:N or tls://HOST:PORT, not 'local:0'"),
         ("tcp://127.0.0.1:8786", "not 'tcp://127.0.0.1:8786'"),
-        ("tls://127.0.0.1:9", "needs certificates: name ca-file"),
+        pytest.param(
+            *("tls://127.0.0.1:9", "needs certificates: name ca-file"), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_addresses_without_tls_or_without_a_scheduler_are_refused(
