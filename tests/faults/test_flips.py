@@ -289,7 +289,7 @@ def large(preloaded, released, write_world, tmp_path_factory) -> Live:
     live.order = [str(word) for word in orders["unfinished"]]
     made = said(preloaded, live, list(orders.values())[:-1])
     assert [code for code, *_ in made] == [0] * len(made), made
-    killed_at(preloaded, live, "version", "started")
+    killed_at(preloaded, live, "record", "started")
     killed_at(preloaded, live, "evaluate", "finished")
     ledger = existing_ledger(live.home)
     assert ledger
