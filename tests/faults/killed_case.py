@@ -16,9 +16,8 @@ from cloister.tasks.ledger.access import existing_ledger
 
 METHODS = ("independent", "dpview", "copula", "mixture", "kamino")
 STEPS = {
-    "release": "sequence search reserve validate spend train weights sample evaluate certify "
-    "register version publish",
-    "measure": "plan reserve open spend measure write",
+    "release": "plan reserve open fit sample evaluate certify record",
+    "measure": "plan reserve open measure write finish",
     "sample": "",
 }
 SIGNALS = {
