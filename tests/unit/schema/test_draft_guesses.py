@@ -121,6 +121,13 @@ LISTED = {"type": "categorical", "values": DIGITS}
             some(*map(str, range(22)), *["unbekannt"] * 3),
             {"type": "integer", "nullable": True},
         ),
+        ("Month", some("3", "12"), {"type": "integer", "min": 1, "max": 12}),
+        ("dep_hour", some("3", "12"), {"type": "integer", "min": 0, "max": 23}),
+        ("Q1", some("1", "2", "5", "98", "99"), {"min": 1, "max": 5, "special": [98, 99]}),
+        ("kg", some("3", "1,234.5", "-0.5"), {"type": "float", "format": "%'g"}),
+        ("quota", units("{}%"), {"type": "integer", "format": "%d%%"}),
+        ("net", accounts("${:d}"), {"type": "integer", "format": "$%(d"}),
+        ("x", some("10 mg", "20 mg"), {"type": "categorical"}),
     ],
 )
 def test_a_column_is_guessed_and_the_reason_is_said(column, name, cells, expected):
