@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from cpu_time import cpu_seconds
 
 from cloister.models.core.noisy_table import project_rows
 from cloister.models.deniability.network import (
@@ -89,17 +88,6 @@ def test_tables_that_are_learned_all_at_once_are_small():
         costs = most_costs(sizes)
         assert min(costs) >= 1
         assert sum(map(math.prod, zip(sizes, costs, strict=True))) <= max(2**22, sum(sizes))
-
-
-def test_the_structure_of_500_attributes_takes_seconds():
-    """Trying all pairs anew for each parent took 92 s for 120 attributes."""
-    rng, count = np.random.default_rng(0), 500
-    related = np.triu(rng.random((count, count)) ** 6, 1)
-    names = tuple(f"c{index}" for index in range(count))
-    correlations = Correlations(names, related + related.T, related + related.T)
-    limits = ParentLimits([8] * count, [600.0] * count, np.full_like(related, 0.02))
-    with cpu_seconds(20):
-        choose_parents(correlations, limits)
 
 
 def test_projected_counts_are_not_negative_and_have_their_totals():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from cpu_time import cpu_seconds
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,16 +56,6 @@ def test_the_claim_holds_and_little_is_wasted(event_of, delta, target, relation)
 
 def test_pure_epsilons_are_met_exactly() -> None:
     assert calibrate(lambda noise: LaplaceCounts(1 / noise, ADD), 1, 0, "add_remove") == 1
-
-
-def test_a_training_plan_is_calibrated_in_seconds() -> None:
-    with cpu_seconds(20):
-        calibrate(
-            lambda noise: compose(GaussianCounts(5 * noise, ADD), kamino(noise)),
-            Fraction(97, 100),
-            1e-6,
-            "add_remove",
-        )
 
 
 def test_what_no_noise_can_keep_is_refused() -> None:
