@@ -37,7 +37,7 @@ test-times: $(READY)  ## the default suite, and where it spends its time; record
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -p times
 
 near: $(READY)  ## the tests nearest to FILES, or to what changed, in a tenth of the time of test
-	$(BIN)/python -m pytest $$($(BIN)/python tests/helpers/nearby.py $(FILES))
+	files="$$($(BIN)/python tests/helpers/nearby.py $(FILES))" && $(BIN)/python -m pytest $$files
 
 test-slow: $(READY)  ## statistical, fault and full-size suites
 	$(BIN)/python -m pytest -m slow

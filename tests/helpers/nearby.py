@@ -50,4 +50,6 @@ def nearest(paths: list[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    print(*nearest(sys.argv[1:] or sorted(changed())))
+    found = nearest(sys.argv[1:] or sorted(changed()))
+    print(*found)
+    sys.exit(None if found else "no test file imports what changed: make test")
