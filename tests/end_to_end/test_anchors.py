@@ -285,7 +285,6 @@ def test_anchors_that_were_removed_are_missed_and_a_line_cut_off_spoils_no_other
     assert any("lacks the anchor" in finding for finding in findings(home))
 
 
-@pytest.mark.slow
 def test_two_who_send_at_once_both_push(anchored, tmp_path, released, monkeypatch):
     home = anchored(remote(tmp_path))
     (store,) = anchor_stores(home)

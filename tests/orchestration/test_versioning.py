@@ -168,7 +168,6 @@ def test_a_resumed_release_writes_its_pointers_anew(files: dict[str, Path], tmp_
     assert not killed.exists()
 
 
-@pytest.mark.slow
 def test_releases_at_once_wait_for_each_other(versions: Versions, files: dict[str, Path]):
     """Those of a database have no pointer to an input."""
     published = {"certificate": files["certificate"]}
