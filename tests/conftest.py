@@ -183,7 +183,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 IDLE_SERVICES = (
     *("CANCELLATION_CLEANUP", "FOREMAN", "LATE_RUNS", "PAUSE_EXPIRATIONS", "REPOSSESSOR"),
-    *("SCHEDULER", "TRIGGERS"),
+    *("SCHEDULER", "TRIGGERS", "EVENT_PERSISTER"),
 )
 """Loops of Prefect's server that no test waits for: a twelfth of a core."""
 

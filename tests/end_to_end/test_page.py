@@ -306,7 +306,7 @@ def served(app):
     thread = threading.Thread(target=server.run, args=([socket],))
     thread.start()
     yield f"http://localhost:{socket.getsockname()[1]}"
-    server.should_exit = True
+    server.should_exit = server.force_exit = True
     thread.join()
 
 

@@ -235,7 +235,7 @@ def test_views_grow_with_the_budget_and_referees_are_left_out_where_noise_drowns
 
 
 @pytest.mark.parametrize("method", SELECTED)
-@pytest.mark.parametrize("columns", [1, 2, 42, 500])
+@pytest.mark.parametrize("columns", [1, 2, 42, pytest.param(500, marks=pytest.mark.slow)])
 def test_schemas_of_any_width_are_planned_sparsely(method, columns):
     task = wide(columns, 500_000)
     chosen = make_plan(create(method), task, Budget(Fraction(1), PURE))

@@ -126,6 +126,7 @@ def keys(monkeypatch):
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
 
 
+@pytest.mark.slow
 def test_no_key_is_told_when_access_is_refused(tmp_path, monkeypatch, keys):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     with pytest.raises(StorageError, match=r"the store cannot be reached\); check") as caught:
