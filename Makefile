@@ -30,7 +30,7 @@ demo: $(READY)  ## the main job on the built-in demo data, end to end
 	$(BIN)/cloister demo
 
 # one process a core; tests of a file share what is costly to make
-test: $(READY)  ## the default suite, 10 minutes on 2 cores
+test: $(READY)  ## the default suite, 8 minutes on 2 cores
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-times: $(READY)  ## the default suite, and where it spends its time; records the balance of test

@@ -30,11 +30,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 RESULT = "docs/nightly.md"
-KILLED = 120  # commands of a night, each killed up to three times, of COMMANDS that tests number
+KILLED = 60  # commands of a night, each killed up to three times, of COMMANDS that tests number
 COMMANDS = 400
-FLIPPED = 8  # batches of 25 changes, of BATCHES that tests number
+FLIPPED = 6  # batches of 25 changes, of BATCHES that tests number
 BATCHES = 60
-ROUNDS = 5  # of all examples of the default suite
+ROUNDS = 2  # of all examples of the default suite
 AT_ONCE = 2  # parts, each of which mostly keeps one core busy
 GRACE = 120.0  # seconds in which tests that are stopped may put away what they started
 RAN = (0, 1, 5)  # exit codes of pytest: all passed, some failed, none left
@@ -70,12 +70,12 @@ def parts(commit: str, folder: Path, most: int | None) -> list[Part]:
     killed = f"{KILLS}::test_a_killed_command_is_ended_by_the_same_command"
     flipped = f"{FLIPS}::test_every_change_is_found_or_refused_or_read_by_nothing"
     return [
+        Part("slow", 360, {"slow": slow}),
+        Part("mutants", 90, {"mutants": [sys.executable, str(MUTANTS), "--seconds", "150", *few]}),
         Part("kills", 90, {"kills": numbered(killed, first, most or KILLED, COMMANDS)}),
         Part("files", 60, {"files": numbered(flipped, first, most or FLIPPED, BATCHES)}),
-        Part("audit", 70, {"twins": under_pytest("-m", "audit", "tests/audit"), "gate": attacks()}),
         Part("newest", 90, dict(newest(folder / "newest"))),
-        Part("mutants", 90, {"mutants": [sys.executable, str(MUTANTS), *few]}),
-        Part("slow", 360, {"slow": slow}),
+        Part("audit", 70, {"twins": under_pytest("-m", "audit", "tests/audit"), "gate": attacks()}),
         Part(
             "examples",
             180,
