@@ -78,8 +78,20 @@ def _approved(home: Home, entry: Release, key: str) -> dict[str, str]:
     return sign_approval(home.release(entry.id) / "public", entry, open_person(key))
 
 
+def countersign_all(home: Home, by: str) -> list[str]:
+    """Sign the moves of all releases in a home by the house's present key; what could not be."""
+    problems = []
+    for release in open_ledger(home).releases():
+        if release.state in SIGNED and (home.release(release.id) / "public").is_dir():
+            try:
+                countersign_release(home, release.id, by)
+            except CloisterError as error:
+                problems.append(f"release {release.id} keeps the signature it has: {error}")
+    return problems
+
+
 def countersign_release(home: Home, release: str, by: str) -> list[State]:
-    """Sign the moves of a release that have no statement, and mirror them; their states.
+    """Sign the moves of a release that the present key has not signed; mirror them; their states.
 
     Raises:
         InputError: there is no such release.
@@ -106,16 +118,18 @@ def _require_sound(home: Home, entry: Release) -> None:
 
 
 def _mirror(home: Home, entry: Release) -> None:
-    """Copy the states of the ledger to the registry, with statements beside the model.
+    """Copy the states of the ledger to the registry, with statements beside the model, if it stays.
 
     Raises:
         CloisterError: the ledger has the move, the registry has not.
     """
     known = open_ledger(home).releases(entry.request.dataset)
     states = {release.id: release.state for release in known if release.state in SIGNED}
+    gone = any("models" in deletion.kinds for deletion in entry.deletions)
+    statements = [] if gone else statements_of(home, entry.id)
     try:
         with clear_errors():
-            ModelRegistry.of(home).mirror(entry.id, states, statements_of(home, entry.id))
+            ModelRegistry.of(home).mirror(entry.id, states, statements)
     except CloisterError as error:
         raise CloisterError(
             f"{entry.id} is {states[entry.id].words} in the ledger, but not in the registry "

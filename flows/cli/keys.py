@@ -104,12 +104,16 @@ def revoke_key(key: PublicFile, reason: Reason, by: By, as_json: Json = False) -
 def rotate(reason: Reason, by: By, as_json: Json = False) -> None:
     """Change the house's key: the old one vouches for the new, and signs nothing more.
 
-    Holders of the old public key follow by the statements that lie beside what they get.
+    Holders of the old public key follow by the statements that lie beside what they get. The new
+    key signs all releases of the home again, so that holders of either key can verify them.
     """
+    from cloister.flows.review import countersign_all
     from cloister.tasks.ledger.people import rotate_house_key
 
-    key = rotate_house_key(Home.current(), by, reason)
+    home = Home.current()
+    key = rotate_house_key(home, by, reason)
+    problems = countersign_all(home, by)
     if as_json:
-        show_json({"id": key.id, "pem": key.pem})
+        show_json({"id": key.id, "pem": key.pem, "problems": problems})
     else:
-        say(key.pem.rstrip())
+        say("\n".join([*problems, key.pem.rstrip()]))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -27,11 +27,11 @@ from cloister.errors import CloisterError, InputError, StorageError, Verificatio
 from cloister.figures import count_of
 from cloister.files import write_whole
 from cloister.privacy import signing
-from cloister.privacy.ledger import Anchor, Entry
+from cloister.privacy.ledger import Anchor, Entry, revocations
 from cloister.tasks.home.files import exclusive
 from cloister.tasks.home.home import Home, private_folder
 from cloister.tasks.ledger.append_only import AnchorStore, LineFile, anchor_store_of
-from cloister.tasks.ledger.keys import house_keys, house_signer
+from cloister.tasks.ledger.keys import house_signer, house_trust
 
 ANCHOR_TYPE = "urn:cloister:anchor"
 """The type of what a statement says of an entry of the ledger."""
@@ -135,17 +135,17 @@ def compare_stores(
         key: that of the house which signed them; by default this home's own.
         whole: the entries are the whole ledger; else a store may hold later ones.
     """
-    known: Sequence[signing.PublicKey] = [key] if key else []
+    house = signing.Trust(key) if key else None
     with suppress(CloisterError):  # one that cannot be read is reported by itself
-        known = known or house_keys(home)
-    return [_compare(home, store, entries, known, whole) for store in anchor_stores(home)]
+        house = house or house_trust(home)
+    return [_compare(home, store, entries, house, whole) for store in anchor_stores(home)]
 
 
 def _compare(
     home: Home,
     store: AnchorStore,
     entries: Sequence[Entry],
-    keys: Sequence[signing.PublicKey],
+    house: signing.Trust | None,
     whole: bool,
 ) -> Comparison:
     try:
@@ -153,7 +153,7 @@ def _compare(
     except StorageError as error:
         return Comparison(store.name, [f"{store.name}: cannot be read ({error}); try again"])
     read = [*_readable(lines)]
-    findings = [*_unlike(store, read, entries, keys, whole)]
+    findings = [*_unlike(store, read, entries, house, whole)]
     waiting = _waiting(home, store)
     newest = max((anchor.seq for _, anchor in read), default=0)
     sent = [anchor for _, anchor in _readable(_lines(waiting.with_suffix(".sent")))]
@@ -180,15 +180,16 @@ def _unlike(
     store: AnchorStore,
     read: Sequence[tuple[signing.Envelope, Anchor]],
     entries: Sequence[Entry],
-    keys: Sequence[signing.PublicKey],
+    house: signing.Trust | None,
     whole: bool,
 ) -> Iterator[str]:
     """How the anchors of a store differ from a ledger; the first of each kind of difference."""
-    foreign = [anchor.seq for envelope, anchor in read if not signing.signers(envelope, keys)]
+    revoked = revocations(entries)
+    foreign = [anchor.seq for signed, anchor in read if not _counts(signed, anchor, house, revoked)]
     if foreign:
         yield (
             f"{store.name}: the anchor of entry {min(foreign)} is not signed by "
-            + (f"the key {keys[0].id[:16]}" if keys else "a known key; give --key")
+            + (f"the key {house.house.id[:16]}" if house else "a known key; give --key")
             + f" ({len(foreign)} of {len(read)}): the house's key was replaced, or others send it"
         )
     beyond = [anchor.seq for _, anchor in read if anchor.seq > len(entries)]
@@ -209,13 +210,25 @@ def _unlike(
         )
 
 
+def _counts(
+    envelope: signing.Envelope,
+    anchor: Anchor,
+    house: signing.Trust | None,
+    revoked: Mapping[str, int],
+) -> bool:
+    """Whether a key of the house signed an anchor, and was not revoked at or before its entry."""
+    keys = signing.signers(envelope, house.role(signing.HOUSE).keys) if house else frozenset()
+    return any(anchor.seq < revoked.get(key, anchor.seq + 1) for key in keys)
+
+
 def held_anchors(home: Home) -> list[Anchor]:
     """The entries that the anchor stores of a home hold under its keys, oldest first.
 
     Raises:
         StorageError: a store cannot be read.
     """
-    keys = house_keys(home)
+    house = house_trust(home)
+    revoked = {each.key: each.seq for each in house.revoked} if house else {}
     read = [signed for store in anchor_stores(home) for signed in _readable(store.lines())]
-    ours = [anchor for envelope, anchor in read if signing.signers(envelope, keys)]
+    ours = [anchor for envelope, anchor in read if _counts(envelope, anchor, house, revoked)]
     return sorted(ours, key=lambda anchor: anchor.seq)

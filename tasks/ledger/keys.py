@@ -66,15 +66,21 @@ def house_key(home: Home) -> signing.PublicKey | None:
     return signing.PublicKey.read(public) if public.exists() else None
 
 
-def house_keys(home: Home) -> tuple[signing.PublicKey, ...]:
-    """The house's key and those before it; none if none was made.
+def house_trust(home: Home) -> signing.Trust | None:
+    """The house's key, those before it, and whose keys count; None if it has none.
 
     Raises:
         StorageError: they cannot be read.
         VerificationError: the newest trust statement is not of the house's key.
     """
-    key, newest = house_key(home), newest_trust(home)
-    return newest.role(signing.HOUSE).keys if newest else (key,) if key else ()
+    key = house_key(home)
+    return newest_trust(home) or (signing.Trust(key) if key else None)
+
+
+def house_keys(home: Home) -> tuple[signing.PublicKey, ...]:
+    """The house's key and those before it; none if none was made. Errors: as of `house_trust`."""
+    house = house_trust(home)
+    return house.role(signing.HOUSE).keys if house else ()
 
 
 def newest_trust(home: Home) -> signing.Trust | None:

@@ -8,7 +8,7 @@ whose keys count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from cloister.errors import CloisterError, InputError
 from cloister.privacy import signing
 from cloister.privacy.certificate.manifest import APPROVAL_NAME, STATEMENTS, TRUST_NAME
 from cloister.privacy.certificate.provenance import exact_text
-from cloister.privacy.ledger import Entry, Release
+from cloister.privacy.ledger import Release
 from cloister.privacy.ledger.house import APPROVAL, APPROVAL_KEY
 
 APPROVAL_TYPE = "urn:cloister:approval"
@@ -62,11 +62,11 @@ def charged_facts(release: Release) -> dict[str, Any]:
 
 
 def approval_problems(
-    folder: Path, facts: Mapping[str, Any], keys: Iterable[signing.PublicKey]
+    folder: Path, facts: Mapping[str, Any], house: signing.Trust
 ) -> Iterator[str]:
     """How the approval that a signed decision rests on was altered.
 
-    ``facts`` are those of the decision, ``keys`` the house's.
+    ``facts`` are those of the decision.
     """
     try:
         statement = signing.read_statement(
@@ -79,7 +79,7 @@ def approval_problems(
     if any(stated[name] != facts[name] for name in stated):
         yield f"{APPROVAL_NAME}: is of another release than the decision"
     yield from str(signing.compare_folder(statement, folder, STATEMENTS)).splitlines()
-    if _trust(folder, facts, keys) is None:
+    if _trust(folder, facts, house) is None:
         yield (
             f"{TRUST_NAME}: the house's key vouches for no version {facts['trust']} in it, under "
             "which the release was approved"
@@ -87,24 +87,13 @@ def approval_problems(
 
 
 def approvals_lacking(
-    folder: Path,
-    facts: Mapping[str, Any],
-    keys: Iterable[signing.PublicKey],
-    entries: Iterable[Entry],
+    folder: Path, facts: Mapping[str, Any], house: signing.Trust, record: signing.Record | None
 ) -> list[str]:
-    """What an unaltered approval lacks, by role.
-
-    ``entries`` of the ledger show which signatures are older than the revocation of their keys.
-    """
-    trust = _trust(folder, facts, keys)
+    """What an unaltered approval lacks, by role; ``record`` is a ledger's, if there is one."""
+    trust = _trust(folder, facts, house)
     if trust is None:
         return []
     envelope = signing.read_envelope(folder / APPROVAL_NAME)
-    recorded = {
-        evidence[APPROVAL]: entry
-        for entry in entries
-        if APPROVAL in (evidence := entry.body.get("evidence") or {})
-    }
     problems = []
     for name, number in facts["approvals"].items():
         try:
@@ -112,15 +101,19 @@ def approvals_lacking(
         except InputError as error:
             problems.append(str(error))
             continue
-        counted = signing.standing(envelope, trust.with_role(role), name, recorded)
+        counted = signing.standing(envelope, trust.with_role(role), name, record)
         problems += [] if counted.complete else [str(counted)]
     return problems
 
 
-def _trust(
-    folder: Path, facts: Mapping[str, Any], keys: Iterable[signing.PublicKey]
-) -> signing.Trust | None:
+def _trust(folder: Path, facts: Mapping[str, Any], house: signing.Trust) -> signing.Trust | None:
     """Whose keys counted when a release was approved, and which of them were revoked since."""
-    trusts = signing.followed_trust(folder / TRUST_NAME, keys)
+    trusts = signing.followed_trust(folder / TRUST_NAME, *house.role(signing.HOUSE).keys)
     at_approval = next((trust for trust in trusts if trust.version == facts["trust"]), None)
-    return replace(at_approval, revoked=trusts[-1].revoked) if at_approval else None
+    if at_approval is None:
+        return None
+    return replace(at_approval, revoked=max(trusts[-1], house, key=_version).revoked)
+
+
+def _version(trust: signing.Trust) -> int:
+    return trust.version

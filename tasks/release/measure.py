@@ -19,6 +19,7 @@ from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.discovery import Findings, discover
 from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.exact import decimal, decimal_below
+from cloister.privacy.ledger.house import SIGNATURE
 from cloister.schema.attributes import DATA_DERIVED, MEASURED, ParentsFile, ValuesFile
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.yaml_text import read_marked, spec_text
@@ -29,7 +30,7 @@ from cloister.tasks.home.process import code_version, reporter
 from cloister.tasks.ledger.access import open_ledger, pending_release, record_candidate, seal
 from cloister.tasks.release.kept_files import write_kept
 from cloister.tasks.release.preflight import require_readable
-from cloister.tasks.release.signing import SIGNATURE, sign_candidate
+from cloister.tasks.release.signing import sign_candidate
 from cloister.tasks.requests.measurement import SPEC_NAME, domain_context, domain_plan
 from cloister.tasks.requests.options import require_small_delta
 from cloister.tasks.requests.plan import checked_spec

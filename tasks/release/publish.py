@@ -28,6 +28,7 @@ from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, rea
 from cloister.privacy.certificate.registry import registry_entry
 from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import Release, State
+from cloister.privacy.ledger.house import SIGNATURE
 from cloister.schema.sources import stored_files
 from cloister.tasks.data.tables import load_release
 from cloister.tasks.home.files import copy_whole, digest_of, replace_file, write_json
@@ -40,7 +41,7 @@ from cloister.tasks.release.charge import ReservedRelease
 from cloister.tasks.release.comparison import EvaluationRecord
 from cloister.tasks.release.integrity import folder_findings, recorded_certificate
 from cloister.tasks.release.kept_files import RUNS_NAME, write_kept
-from cloister.tasks.release.signing import SIGNATURE, sign_candidate
+from cloister.tasks.release.signing import sign_candidate
 from cloister.tasks.release.verify import release_problems
 from cloister.tasks.requests.measurement import SPEC_NAME
 from cloister.tasks.requests.plan import plan_json

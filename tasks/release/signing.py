@@ -7,7 +7,7 @@ signature. A reader needs the files and the house's public key, not the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,16 +27,14 @@ from cloister.privacy.ledger import (
     read_chain,
 )
 from cloister.privacy.ledger.books import LedgerState
+from cloister.privacy.ledger.house import SIGNATURE
 from cloister.privacy.ledger.lookups import anchor_at, moves_of
 from cloister.privacy.ledger.records import Consent, Look
 from cloister.tasks.home.files import replace_file
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, open_ledger
-from cloister.tasks.ledger.keys import house_key, house_keys, house_signer, update_trust
+from cloister.tasks.ledger.keys import house_key, house_signer, house_trust, update_trust
 from cloister.tasks.release.approvals import approval_problems, approvals_lacking, charged_facts
-
-SIGNATURE = "signature"
-"""What the digest of a candidate's signature is called in the ledger."""
 
 SOUND, ALTERED, UNSIGNED, NOT_APPROVED = 0, 1, 3, 4
 """Exit codes: signed and approved; altered; by no known key; withdrawn or not approved."""
@@ -52,43 +50,79 @@ def sign_candidate(public: Path, entry: Release, anchor: Anchor, by: str, home: 
 
 
 def sign_moves(home: Home, release: str, by: str) -> list[State]:
-    """Sign the moves of a release that have no statement, and record the signatures; their states.
+    """Sign the moves of a release that the house's key has not signed, and record it; their states.
 
-    That is the last move, if a run was killed after it, or all moves of a release of an earlier
-    version. A statement that a killed run wrote but did not record is recorded now.
+    That is the last move, if a run was killed after it, all moves of a release of an earlier
+    version, and those that a former key of the house signed: the present key adds its signature to
+    the same statement. A statement that a killed run wrote but did not record is recorded now.
     """
     ledger, public = open_ledger(home), home.release(release) / "public"
-    entry = ledger.release(release)
-    steps = [
-        step
-        for step in entry.steps
-        if step.state in manifest.SIGNED
-        and (public / manifest.MANIFEST_NAME).exists()
-        and _unrecorded(public, step.state, entry, house_signer(home).key)
-    ]
-    for step in steps:
-        move = _Move(step.state, step.by, step.reason, step.time)
-        digest = _signed(public, entry, move, anchor_at(ledger, step.seq), home)
+    entry, signer = ledger.release(release), house_signer(home)
+    if not (public / manifest.MANIFEST_NAME).exists():
+        return []
+    house, record = house_trust(home) or signing.Trust(signer.key), ledger.books().record(entry)
+    signed = []
+    for step in entry.steps:
+        path = public / manifest.statement_name(step.state)
+        if step.state not in manifest.SIGNED:
+            continue
+        envelope = signing.read_envelope(path) if path.exists() else None
+        if envelope is None or _is_unrecorded(envelope, public, step.state, house, record):
+            move = _Move(step.state, step.by, step.reason, step.time)
+            digest = _signed(public, entry, move, anchor_at(ledger, step.seq), home)
+        elif _is_by_former_keys(envelope, public, step.state, house, record):
+            digest = _countersigned(path, envelope, signer)
+            _put_trust(home, public)
+        else:
+            continue
         ledger.sign(release, by, digest)
-    return [step.state for step in steps]
+        signed.append(step.state)
+    return signed
 
 
-def _unrecorded(public: Path, state: State, release: Release, key: signing.PublicKey) -> bool:
-    """Whether a state has no statement, or a sound one that the ledger does not know.
+def _is_unrecorded(
+    envelope: signing.Envelope,
+    public: Path,
+    state: State,
+    house: signing.Trust,
+    record: signing.Record,
+) -> bool:
+    """Whether the ledger does not know a sound statement of the house's present key.
 
     Signing is deterministic, so signing again gives the same statement.
     """
-    path = public / manifest.statement_name(state)
-    if not path.exists():
-        return True
-    envelope = signing.read_envelope(path)
-    digests = signing.signature_digests(envelope, [key]).get(key.id, frozenset())
-    return not digests & _recorded(release) and not [*_problems(public, state, envelope, [key])]
+    present = signing.Trust(house.house)
+    known = signing.standing(envelope, present, signing.HOUSE, record)
+    return bool(known.unrecorded) and not [*_problems(public, state, envelope, house, None)]
 
 
-def _recorded(release: Release) -> set[str | None]:
-    """The digests of signatures of a release that the ledger holds."""
-    return {release.evidence.get(SIGNATURE), *release.signatures}
+def _is_by_former_keys(
+    envelope: signing.Envelope,
+    public: Path,
+    state: State,
+    house: signing.Trust,
+    record: signing.Record,
+) -> bool:
+    """Whether former keys of the house alone signed a sound statement."""
+    by_house = signing.standing(envelope, house, signing.HOUSE, record)
+    return (
+        by_house.complete
+        and house.house.id not in by_house.signed
+        and not [*_problems(public, state, envelope, house, record)]
+    )
+
+
+def _countersigned(path: Path, envelope: signing.Envelope, signer: signing.Signer) -> str:
+    """Add a signature of the house's present key to a statement; the digest of the signature."""
+    envelope = signing.add_signature(envelope, signer)
+    signing.write_envelope(path, envelope, replace=True)
+    return _digest(envelope, signer.key)
+
+
+def _digest(envelope: signing.Envelope, key: signing.PublicKey) -> str:
+    """The digest of the only signature of a key."""
+    (digest,) = signing.signature_digests(envelope, [key])[key.id]
+    return digest
 
 
 @dataclass(frozen=True)
@@ -114,8 +148,7 @@ def _signed(public: Path, release: Release, move: _Move, anchor: Anchor, home: H
     files = signing.folder_digests(public, manifest.STATEMENTS)
     envelope = signing.sign(signing.make_statement(files, manifest.RELEASE_TYPE, facts), signer)
     signing.write_envelope(public / manifest.statement_name(move.state), envelope, replace=True)
-    (digest,) = signing.signature_digests(envelope, [signer.key])[signer.key.id]
-    return digest
+    return _digest(envelope, signer.key)
 
 
 def _approved_by(public: Path, release: Release, home: Home) -> dict[str, Any]:
@@ -130,11 +163,14 @@ def _approved_by(public: Path, release: Release, home: Home) -> dict[str, Any]:
     trust = update_trust(home, house, house_signer(home))
     if trust is None:
         return {}
-    replace_file(
-        public / manifest.TRUST_NAME,
-        lambda part: part.write_bytes((home.folder / "signing" / manifest.TRUST_NAME).read_bytes()),
-    )
+    _put_trust(home, public)
     return {"approvals": dict(rules.approvals), "trust": trust.version}
+
+
+def _put_trust(home: Home, public: Path) -> None:
+    """Put the trust statements of a home beside what they vouch for."""
+    statements = (home.folder / "signing" / manifest.TRUST_NAME).read_bytes()
+    replace_file(public / manifest.TRUST_NAME, lambda part: part.write_bytes(statements))
 
 
 def decisions_on(release: Release, public: Path) -> list[dict[str, str]]:
@@ -189,12 +225,12 @@ def worth_of(
     key: signing.PublicKey | None,
     known: State | None,
     oldest: timedelta | None,
-    entries: Sequence[Entry] = (),
+    record: signing.Record | None = None,
 ) -> Worth:
     """What the statements of a folder show under a public key; ``known`` is the ledger's state.
 
-    ``oldest`` is how old the last statement may be. ``entries`` of the ledger, where available,
-    show which signatures predate the revocation of their keys.
+    ``oldest`` is how old the last statement may be. The ``record`` of the ledger, where available,
+    shows which signatures predate the revocation of their keys.
     """
     paths = {state: folder / manifest.statement_name(state) for state in State}
     envelopes = {
@@ -204,27 +240,30 @@ def worth_of(
         return Worth("unsigned: only consistent with itself", UNSIGNED)
     if key is None:
         return Worth("signed by a key that nobody vouched for: give --key", UNSIGNED)
-    trusts = signing.followed_trust(folder / manifest.TRUST_NAME, [key])
-    keys = trusts[-1].role(signing.HOUSE).keys if trusts else (key,)
-    if not signing.signature_digests(
-        envelopes.get(State.CANDIDATE, next(iter(envelopes.values()))), keys
-    ):
+    house = signing.house_by(folder / manifest.TRUST_NAME, key)
+    first = envelopes.get(State.CANDIDATE, next(iter(envelopes.values())))
+    if not signing.signers(first, house.role(signing.HOUSE).keys):
         return Worth(f"not signed by the key {key.id[:16]}", UNSIGNED)
     for state, envelope in envelopes.items():
-        if problems := [*_problems(folder, state, envelope, keys)]:
+        if problems := [*_problems(folder, state, envelope, house, record)]:
             return Worth("; ".join(problems), ALTERED)
-        if lacking := _lacking(folder, envelope, keys, entries):
+        if lacking := _lacking(folder, envelope, house, record):
             return Worth(f"not approved: {'; '.join(lacking)}", NOT_APPROVED)
-    return _state_of(envelopes, key, known, oldest)
+    return _state_of(envelopes, house, known, oldest, record)
 
 
 def _problems(
-    folder: Path, state: State, envelope: signing.Envelope, keys: Sequence[signing.PublicKey]
+    folder: Path,
+    state: State,
+    envelope: signing.Envelope,
+    house: signing.Trust,
+    record: signing.Record | None,
 ) -> Iterator[str]:
     """How a statement of a folder was altered, by the keys of the house."""
     name = manifest.statement_name(state)
-    if not signing.signature_digests(envelope, keys):
-        yield f"{name}: is not signed by the key {keys[0].id[:16]}"
+    by_house = signing.standing(envelope, house, signing.HOUSE, record)
+    if not by_house.complete:
+        yield f"{name}: {_why_unsigned(by_house, house)}"
         return
     statement = signing.read_statement(envelope, name)
     facts = statement.facts(manifest.RELEASE_TYPE)
@@ -232,25 +271,38 @@ def _problems(
         yield f"{name}: is of another state"
     yield from str(signing.compare_folder(statement, folder, manifest.STATEMENTS)).splitlines()
     if "approvals" in facts:
-        yield from approval_problems(folder, facts, keys)
+        yield from approval_problems(folder, facts, house)
+
+
+def _why_unsigned(by_house: signing.Standing, house: signing.Trust) -> str:
+    """Why no signature of the house counts."""
+    if by_house.undated:
+        return (
+            f"is signed by the key {min(by_house.undated)[:16]}, which the house revoked, and "
+            "nothing shows that it signed before"
+        )
+    if by_house.unrecorded:
+        return "holds no signature that the ledger recorded"
+    return f"is not signed by the key {house.house.id[:16]}"
 
 
 def _lacking(
     folder: Path,
     envelope: signing.Envelope,
-    keys: Sequence[signing.PublicKey],
-    entries: Iterable[Entry],
+    house: signing.Trust,
+    record: signing.Record | None,
 ) -> list[str]:
     """What people's signatures a decision lacks."""
     facts = signing.read_statement(envelope).facts(manifest.RELEASE_TYPE)
-    return approvals_lacking(folder, facts, keys, entries) if "approvals" in facts else []
+    return approvals_lacking(folder, facts, house, record) if "approvals" in facts else []
 
 
 def _state_of(
     envelopes: dict[State, signing.Envelope],
-    key: signing.PublicKey,
+    house: signing.Trust,
     known: State | None,
     oldest: timedelta | None,
+    record: signing.Record | None,
 ) -> Worth:
     facts = {
         state: signing.read_statement(envelope).facts(manifest.RELEASE_TYPE)
@@ -259,7 +311,15 @@ def _state_of(
     if len({statement["release"] for statement in facts.values()}) > 1:
         return Worth("holds statements of several releases", ALTERED)
     last = max(facts, key=lambda state: str(facts[state]["time"]))
-    state, signed = known or last, f"signed by {key.id[:16]}"
+    by_house = signing.standing(envelopes[last], house, signing.HOUSE, record)
+    state, signed = known or last, f"signed by {min(by_house.current or by_house.former)[:16]}"
+    if not by_house.current:
+        return Worth(
+            f"{signed}, a former key of the house: whether it signed before it was changed or "
+            "stolen, a ledger alone shows: give --ledger EXPORT, or have the house sign again with "
+            "cloister review countersign",
+            UNSIGNED,
+        )
     if state is State.CANDIDATE:
         unknown = "" if known else ", as far as this folder shows: it holds no decision"
         return Worth(f"{signed}, not approved{unknown}", NOT_APPROVED)
@@ -290,18 +350,18 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
     if SIGNATURE not in release.evidence and not stated:
         return
     try:
-        keys = house_keys(home)
+        house = house_trust(home)
     except CloisterError as error:
         yield str(error)
         return
-    if not keys:
+    if house is None:
         yield f"{home.folder / 'signing' / 'house.pub'}: is missing; restore it from a backup"
         return
-    entries = moves_of(ledger, release)
+    entries, record = moves_of(ledger, release), ledger.books().record(release)
     for state in [*moves, *(state for state in stated if state not in moves)]:
         path = public / manifest.statement_name(state)
         try:
-            problems = _unlike_ledger(path, moves.get(state), release, entries, keys)
+            problems = _unlike_ledger(path, moves.get(state), entries, house, record)
             yield from (f"{public / problem}" for problem in problems)
         except StorageError:
             yield f"{path}: is missing; sign it with cloister review countersign {release.id}"
@@ -310,38 +370,36 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
 
 
 def folder_unlike_export(
-    folder: Path, release: Release, entries: Sequence[Entry], key: signing.PublicKey
+    folder: Path, books: LedgerState, release: str, entries: Sequence[Entry], key: signing.PublicKey
 ) -> Iterator[str]:
     """How the statements of a folder differ from an export that holds their release.
 
     The export may hold later moves, of which the folder has no statement.
     """
-    trusts = signing.followed_trust(folder / manifest.TRUST_NAME, [key])
-    keys = trusts[-1].role(signing.HOUSE).keys if trusts else (key,)
-    moves = {step.state: step for step in release.steps}
+    house = signing.house_by(folder / manifest.TRUST_NAME, key)
+    charged = books.releases[release]
+    moves = {step.state: step for step in charged.steps}
     for state in manifest.SIGNED:
         path = folder / manifest.statement_name(state)
         if path.is_file():
-            yield from _unlike_ledger(path, moves.get(state), release, entries, keys)
+            record = books.record(charged)
+            yield from _unlike_ledger(path, moves.get(state), entries, house, record)
 
 
 def _unlike_ledger(
     path: Path,
     step: ReleaseStep | None,
-    release: Release,
     entries: Sequence[Entry],
-    keys: Sequence[signing.PublicKey],
+    house: signing.Trust,
+    record: signing.Record,
 ) -> Iterator[str]:
     """How a statement differs from what the ledger says of a move."""
     envelope = signing.read_envelope(path)
     if step is None:
         yield f"{path.name}: the ledger holds no such move: its end was cut off or rewritten"
         return
-    altered = [*_problems(path.parent, step.state, envelope, keys)]
-    yield from altered or _lacking(path.parent, envelope, keys, entries)
-    digests = frozenset[str]().union(*signing.signature_digests(envelope, keys).values())
-    if not digests & _recorded(release):
-        yield f"{path.name}: holds no signature that the ledger recorded"
+    altered = [*_problems(path.parent, step.state, envelope, house, record)]
+    yield from altered or _lacking(path.parent, envelope, house, record)
     facts = signing.read_statement(envelope, path.name).facts(manifest.RELEASE_TYPE)
     if facts.get("entry") not in [asdict(entry.anchor) for entry in entries]:
         yield f"{path.name}: the ledger does not hold the entry that was signed: it was rewritten"
@@ -362,14 +420,16 @@ def folder_worth(
     public_key = signing.PublicKey.read(key) if key else None
     oldest = timedelta(days=days) if days is not None else None
     if export:
-        entries = read_chain(export_lines(export))[0]
-        release = LedgerState.of(entries).releases.get(manifest.read_manifest(folder).release)
+        books = LedgerState.of(read_chain(export_lines(export))[0])
+        release = books.releases.get(manifest.read_manifest(folder).release)
     else:
         release = _release_of(home, folder)
         ledger = existing_ledger(home) if release else None
-        entries = ledger.entries() if ledger else []
+        books = ledger.books() if ledger else LedgerState()
         public_key = public_key or (house_key(home) if release else None)
-    return worth_of(folder, public_key, release.state if release else None, oldest, entries)
+    if release is None:
+        return worth_of(folder, public_key, None, oldest)
+    return worth_of(folder, public_key, release.state, oldest, books.record(release))
 
 
 def _release_of(home: Home, folder: Path) -> Release | None:

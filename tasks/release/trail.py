@@ -60,7 +60,7 @@ def trail_of(home: Home, folder: Path, export: Path, key: Path) -> Trail:
     if charged is None:
         raise InputError(f"{export} holds no release '{named}': ask the house for a later export")
     release = books.releases[named]
-    findings += folder_unlike_export(folder, release, entries, public_key)
+    findings += folder_unlike_export(folder, books, named, entries, public_key)
     worth = None if findings else folder_worth(home, folder, key, None, export)
     return Trail(
         _facts(books, release, charged), [*_steps(entries, books, release)], findings, worth

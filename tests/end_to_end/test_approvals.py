@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from cloister.errors import NotPermitted
+from cloister.errors import NotPermitted, VerificationError
 from cloister.flows.cli.app import main
-from cloister.privacy.certificate.manifest import APPROVAL_NAME, TRUST_NAME
-from cloister.privacy.signing import FileSigner, PublicKey
+from cloister.privacy.certificate.approval import require_approved
+from cloister.privacy.certificate.certificate import read_certificate
+from cloister.privacy.certificate.manifest import (
+    APPROVAL_NAME,
+    RELEASE_TYPE,
+    STATEMENTS,
+    TRUST_NAME,
+    statement_name,
+)
+from cloister.privacy.ledger import State
+from cloister.privacy.signing import (
+    FileSigner,
+    PublicKey,
+    folder_digests,
+    make_statement,
+    read_envelope,
+    read_statement,
+    sign,
+    write_envelope,
+)
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.identity import identity
 from cloister.tasks.ledger.keys import house_signer
@@ -224,3 +244,118 @@ def test_the_first_of_two_approvals_is_told_with_who_and_why(
         assert "approved (officer 1 of 2)" in said and "ben read it" in said, name
         assert "consented" not in said
     assert "ben: token issued (valid until 20" in said
+
+
+def forged(public: Path, folder: Path, thief: FileSigner) -> Path:
+    """Other rows under a certificate, a manifest and statements that were all made anew."""
+    shutil.copytree(public, folder)
+    table = folder / "synthetic.parquet"
+    before = hashlib.sha256(table.read_bytes()).hexdigest()
+    table.write_bytes(table.read_bytes()[::-1])
+    after = hashlib.sha256(table.read_bytes()).hexdigest()
+    for name in ("certificate.yaml", "certificate.html"):
+        text = (folder / name).read_text(encoding="utf-8").replace(before, after)
+        (folder / name).write_text(text, encoding="utf-8")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for record in manifest["files"]:
+        record["sha256"] = hashlib.sha256((folder / record["path"]).read_bytes()).hexdigest()
+    del manifest["digest"]
+    canonical = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
+    manifest["digest"] = hashlib.sha256(canonical.encode()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+    for state in (State.CANDIDATE, State.APPROVED):
+        path = folder / statement_name(state)
+        facts = read_statement(read_envelope(path)).facts(RELEASE_TYPE)
+        payload = make_statement(folder_digests(folder, STATEMENTS), RELEASE_TYPE, facts)
+        write_envelope(path, sign(payload, thief), replace=True)
+    return folder
+
+
+def test_a_stolen_key_of_the_house_forges_neither_a_folder_nor_a_model(
+    home, public, released, tmp_path, capsys
+):
+    (tmp_path / "stolen").mkdir(mode=0o700)
+    shutil.copy(home.folder / "signing" / "house.pem", tmp_path / "stolen" / "house.pem")
+    thief = FileSigner.open(tmp_path / "stolen" / "house.pem")
+    move_release(home, released.id, "approved", "officer", "why")
+    assert run("keys", "rotate", "--reason", "the key was copied") == 0
+    (tmp_path / "stolen" / "house.pub").write_text(thief.key.pem)
+    assert run("keys", "revoke", tmp_path / "stolen" / "house.pub", "--reason", "stolen") == 0
+    assert run("fetch", released.id, "--out", tmp_path / "sound") == 0
+    assert run("ledger", "export", tmp_path / "ledger.jsonl") == 0
+    (tmp_path / "house.pub").write_text(house_signer(home).key.pem)
+    ledger = ("--ledger", tmp_path / "ledger.jsonl")
+    assert third(tmp_path / "sound", tmp_path) == third(tmp_path / "sound", tmp_path, *ledger) == 0
+    assert f"signed by {house_signer(home).key.id[:16]}" in capsys.readouterr().out
+
+    folder = forged(tmp_path / "sound", tmp_path / "forged", thief)
+    assert (third(folder, tmp_path), third(folder, tmp_path, *ledger)) == (1, 1)
+    lines = (folder / TRUST_NAME).read_text().splitlines(keepends=True)
+    (folder / TRUST_NAME).write_text("".join(lines[:-1]))  # all but the revocation
+    capsys.readouterr()
+    assert third(folder, tmp_path) == 3, capsys.readouterr().out
+    assert "a former key of the house" in capsys.readouterr().out
+    assert third(folder, tmp_path, *ledger) == 1
+    words = ("--ledger", tmp_path / "ledger.jsonl", "--key", tmp_path / "house.pub")
+    assert run("trail", folder, *words) == 1
+    model = read_certificate(folder).model
+    with pytest.raises(VerificationError, match="a former key of the house that may be stolen"):
+        require_approved(folder, model, house_signer(home).key)
+    assert require_approved(tmp_path / "sound", model, house_signer(home).key)["by"] == "officer"
+
+
+EVENTS = ("approve", "rotate", "publish", "revoke", "withdraw")
+
+
+def possible(order: tuple[str, ...]) -> bool:
+    """Whether each event may follow those before it: a former key is revoked, say."""
+    place = {event: order.index(event) if event in order else len(order) for event in EVENTS}
+    after = (("rotate", "revoke"), ("approve", "publish"))
+    return all(place[first] < place[last] or last not in order for first, last in after) and all(
+        place[event] < place["withdraw"] or event not in order for event in ("approve", "publish")
+    )
+
+
+ORDERS = [order for order in permutations(EVENTS, 4) if possible(order)]
+USUAL = (
+    ("approve", "rotate", "publish", "revoke"),
+    ("rotate", "approve", "revoke", "publish"),
+    ("approve", "publish", "rotate", "withdraw"),
+)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [pytest.param(order, marks=[pytest.mark.slow] * (order not in USUAL)) for order in ORDERS],
+    ids=" ".join,
+)
+def test_a_release_stays_what_it_is_in_every_order_of_events(
+    home, public, people, released, tmp_path, capsys, order
+):
+    """Approvals by people's keys, changes and revocations of the house's, and later decisions."""
+    former = shutil.copy(tmp_path / "house.pub", tmp_path / "former.pub")
+    state = "candidate"
+    for event in order:
+        if event == "approve":
+            approve(home, released.id, people["ben"])
+            state = approve(home, released.id, people["cai"])
+        elif event == "rotate":
+            assert run("keys", "rotate", "--reason", "each January") == 0
+        elif event == "revoke":
+            assert run("keys", "revoke", former, "--reason", "stolen") == 0
+        else:
+            state = {"publish": "published", "withdraw": "withdrawn"}[event]
+            move_release(home, released.id, state, identity(), "because")
+        assert verify_records(home, None)[1] == [], event
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+        (tmp_path / "ledger.jsonl").unlink(missing_ok=True)
+        shutil.copytree(public, tmp_path / "copy")
+        assert run("ledger", "export", tmp_path / "ledger.jsonl") == 0
+        sound = 0 if state in ("approved", "published") else 4
+        (tmp_path / "house.pub").write_text(house_signer(home).key.pem)
+        for words in ((), ("--ledger", tmp_path / "ledger.jsonl")):
+            capsys.readouterr()
+            assert third(tmp_path / "copy", tmp_path, *words) == sound, (
+                event,
+                capsys.readouterr().out,
+            )

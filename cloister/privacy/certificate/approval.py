@@ -66,12 +66,19 @@ def require_approved(folder: Path, model: str, key: signing.PublicKey) -> Mappin
 def _approval(path: Path, certificate: Certificate, key: signing.PublicKey) -> Mapping[str, Any]:
     """What a statement says, if it is the house's and of the files of a certificate."""
     envelope = signing.read_envelope(path)
-    trusts = signing.followed_trust(path.with_name(TRUST_NAME), [key])
-    if not signing.signers(envelope, trusts[-1].role(signing.HOUSE).keys if trusts else [key]):
+    house = signing.house_by(path.with_name(TRUST_NAME), key)
+    by_house = signing.standing(envelope, house, signing.HOUSE)
+    if not by_house.signed:
         raise VerificationError(
             f"{path} is not signed by the house's key {key.id[:16]}, and the model gives no rows: "
             "load the model from the house's own registry, or give the house's key as its "
             f"configuration {HOUSE_KEY}"
+        )
+    if not by_house.current:
+        raise VerificationError(
+            f"{path} is signed by {min(by_house.former)[:16]} alone, a former key of the house "
+            "that may be stolen, and the model gives no rows: cloister review countersign "
+            f"{certificate.subject.id} adds a signature by the present key"
         )
     statement = signing.read_statement(envelope, str(path))
     facts = statement.facts(RELEASE_TYPE)

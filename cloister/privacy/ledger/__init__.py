@@ -18,6 +18,7 @@ from cloister.privacy.ledger.entries import (
     Finding,
     canonical,
     read_chain,
+    revocations,
     signature_findings,
     signed_by,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "new_release_id",
     "ratio",
     "read_chain",
+    "revocations",
     "signature_findings",
     "signed_by",
     "verify_chain",

@@ -12,16 +12,19 @@ from cloister.privacy.ledger.accounts import Account, BudgetGrant, Granted, Peri
 from cloister.privacy.ledger.composition import CHARGED, Key, Sum, Sums
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Entry
 from cloister.privacy.ledger.house import (
+    APPROVAL,
     CONFIRMED,
     DELETED,
     PERSON,
     PROPOSED,
     RULES,
+    SIGNATURE,
     Deletion,
     House,
     deletion_slot,
     governing_slot,
 )
+from cloister.privacy.signing import Record
 
 OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
 """Kinds of entries on accounts: one was opened, has more places, or has another budget."""
@@ -98,6 +101,10 @@ class LedgerState:
             self._post(entry)
         except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
             raise VerificationError("holds what no ledger writes at this place") from error
+
+    def record(self, release: records.Release) -> Record:
+        """What the ledger shows of the signatures on a release, and of revoked keys."""
+        return Record(release.signatures, self.house.revocations)
 
     def account_at(self, location: str) -> Account | None:
         """The account to which a location is registered."""
@@ -228,7 +235,8 @@ class LedgerState:
         _require_slot(entry, state_slot(release.id, step.state))
         if step.state not in release.state.next:
             raise ValueError("not allowed from this state")
-        moved = replace(release, steps=(*release.steps, step))
+        signatures = _signatures(release, entry)
+        moved = replace(release, steps=(*release.steps, step), signatures=signatures)
         self.releases[release.id] = moved
         self.sums.move(release, moved)
         if step.state is records.State.FORFEITED:
@@ -281,8 +289,8 @@ class LedgerState:
         release, digest = self.releases[entry.body["release"]], entry.body["signature"]
         _require_slot(entry, signature_slot(entry.seq))
         records.require_text("by", entry.body["by"])
-        signatures = (*release.signatures, records.identifier("signature", digest))
-        self.releases[release.id] = replace(release, signatures=signatures)
+        records.identifier("signature", digest)
+        self.releases[release.id] = replace(release, signatures=_signatures(release, entry))
 
     def _allow(self, entry: Entry) -> None:
         _require_slot(entry, governing_slot(ALLOWED, entry.seq))
@@ -298,8 +306,9 @@ class LedgerState:
     def _consent(self, entry: Entry) -> None:
         release = self._candidate(entry)
         _require_slot(entry, consent_slot(release.id, len(release.consents)))
-        consent = self.house.consent_to(release, entry)
-        self.releases[release.id] = replace(release, consents=(*release.consents, consent))
+        consents = (*release.consents, self.house.consent_to(release, entry))
+        signatures = _signatures(release, entry)
+        self.releases[release.id] = replace(release, consents=consents, signatures=signatures)
 
     def _look(self, entry: Entry) -> None:
         release, body = self._candidate(entry), entry.body
@@ -332,6 +341,13 @@ _UNFINISHED = (
     records.State.FORFEITED,
 )
 """States of releases that have nothing to deliver."""
+
+
+def _signatures(release: records.Release, entry: Entry) -> dict[str, int]:
+    """Digests of the signatures on a release after an entry, each with its first entry."""
+    evidence = entry.body.get("evidence", {})
+    digests = (entry.body.get("signature"), evidence.get(SIGNATURE), evidence.get(APPROVAL))
+    return {digest: entry.seq for digest in digests if digest} | dict(release.signatures)
 
 
 def consent_slot(release: str, number: int) -> str:

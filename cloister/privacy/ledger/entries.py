@@ -272,6 +272,12 @@ def signature_findings(entries: Sequence[Entry], keys: Iterable[PublicKey]) -> l
     return findings + [_of_unknown_key(key, numbers) for key, numbers in unknown.items()]
 
 
+def revocations(entries: Iterable[Entry]) -> dict[str, int]:
+    """The number of the entry that revoked each revoked key, by the key's id."""
+    revoked = [entry for entry in entries if entry.kind == REVOKED]
+    return {PublicKey(bytes.fromhex(entry.body["key"])).id: entry.seq for entry in revoked}
+
+
 def signed_by(entries: Iterable[Entry], key: PublicKey) -> int:
     """How many of some entries a key signed."""
     return sum(_signer(entry) == key.raw.hex() for entry in entries)

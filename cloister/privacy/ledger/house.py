@@ -112,6 +112,9 @@ PERSON, RULES, PROPOSED = "person_set", "rules_set", "proposed"
 APPROVAL_KEY, APPROVAL = "approval_key", "approval"
 """Keys of the person's public key and of their signature's digest in an approval's evidence."""
 
+SIGNATURE = "signature"
+"""The key of the digest of the house's signature in a candidate's evidence."""
+
 EVERYWHERE = "*"
 """The account of rules that hold for every account without rules of its own."""
 
@@ -256,6 +259,13 @@ class House:
         """A confirmed entry takes the place of its proposal."""
         if CONFIRMED in entry.body:
             del self.proposals[entry.body[CONFIRMED]["proposal"]]
+
+    @property
+    def revocations(self) -> dict[str, int]:
+        """The number of the entry that revoked each revoked key, by the key's id."""
+        return {
+            PublicKey(bytes.fromhex(key)).id: anchor.seq for key, anchor in self.revoked.items()
+        }
 
     def rules_of(self, account: str) -> Rules:
         """The rules of an account, else those of every account."""

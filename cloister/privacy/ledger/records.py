@@ -310,7 +310,8 @@ class Release:
 
     ``runs`` are the places of its journal at which runs began, ``seal`` where it ends: nothing is
     drawn after. ``delivered`` says that its run reported its end to the requester; ``signatures``
-    are digests of those of its moves. Releases of ledgers older than these have none. ``consents``
+    maps the digest of each signature on it to the entry that first recorded it. Releases of ledgers
+    older than these have none. ``consents``
     are those who approved it while the rules ask for more, ``looks`` those who attacked it by its
     data; ``admission`` is the rule that its account had when it was reserved; ``deletions`` took
     what a home held.
@@ -321,7 +322,7 @@ class Release:
     runs: tuple[Mark, ...] = ()
     seal: Mark | None = None
     delivered: bool = False
-    signatures: tuple[str, ...] = ()
+    signatures: Mapping[str, int] = field(default_factory=dict)
     consents: tuple[Consent, ...] = ()
     looks: tuple[Look, ...] = ()
     deletions: tuple[Deletion, ...] = ()

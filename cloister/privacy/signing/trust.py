@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import dropwhile
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Protocol, Self
 
 from cloister.errors import InputError, StorageError, VerificationError
@@ -158,16 +156,32 @@ class Trust:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Which keys of a role signed an envelope, by their ids, and how many people are missing.
+class Record:
+    """What a ledger shows of signatures, by numbers of its entries.
 
-    ``undated`` are revoked keys whose signatures do not count: nothing shows that they are older
-    than the revocation.
+    ``signatures`` maps digests (`signature_digests`) to the first entry that holds them,
+    ``revoked`` ids of keys to the entry that revoked them. It is of a ledger that was verified.
+    """
+
+    signatures: Mapping[str, int]
+    revoked: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Whose signatures of a role count on an envelope, by ids of keys, and how many are missing.
+
+    Those of two kinds of keys do not count: ``undated`` are revoked, and nothing shows that they
+    signed before; ``unrecorded`` are signatures that the reader's ledger does not hold. Of those
+    that count, ``former`` are keys that the house has changed for others, where no ledger can show
+    whether they were revoked.
     """
 
     role: str
     signed: frozenset[str]
     undated: frozenset[str]
+    unrecorded: frozenset[str]
+    former: frozenset[str]
     missing: int
 
     @property
@@ -175,10 +189,17 @@ class Standing:
         """Whether the threshold of the role is met."""
         return not self.missing
 
+    @property
+    def current(self) -> frozenset[str]:
+        """The keys whose signatures count whatever a ledger would show."""
+        return self.signed - self.former
+
     def __str__(self) -> str:
         clauses = [f"signed by {len(self.signed)} of the role '{self.role}'"]
         if self.undated:
             clauses.append(f"{len(self.undated)} revoked since, and not shown to be older")
+        if self.unrecorded:
+            clauses.append(f"{len(self.unrecorded)} not in the ledger")
         if self.missing:
             clauses.append(
                 f"missing: {'one' if self.missing == 1 else self.missing} more {self.role}"
@@ -196,23 +217,39 @@ def sign_trust(trust: Trust, *by: Signer) -> Envelope:
     return sign(make_statement({HOUSE: trust.house.id}, TRUST_TYPE, _written(trust)), *by)
 
 
-def follow_trust(envelopes: Sequence[Envelope], key: PublicKey) -> list[Trust]:
-    """Each version of a house's trust statement from the first of a given public key on.
+def follow_trust(envelopes: Sequence[Envelope], *keys: PublicKey) -> list[Trust]:
+    """Each version of a house's trust statement that one of some public keys of it vouches for.
 
-    The last is the newest that is there: that there is none newer is for the reader to know. What
-    was signed under an older version is judged by its roles and by the newest revocations.
+    That is the first version of a key and all that follow, and those before it which its house's
+    former keys signed. The last is the newest that is there: that there is none newer is for the
+    reader to know. What was signed under an older version is judged by its roles and by the newest
+    revocations.
 
     Raises:
-        VerificationError: no version is of this key, or one does not follow from the one before.
+        VerificationError: no version is of a key, or one does not follow from the one before.
     """
-    trusts: list[Trust] = []
-    for envelope in dropwhile(lambda envelope: not _is_of(envelope, key), envelopes):
-        trusts.append(_next(envelope, trusts[-1]) if trusts else _read(envelope))
-    if not trusts:
+    first = next(
+        (
+            number
+            for number, envelope in enumerate(envelopes)
+            if any(_is_of(envelope, key) for key in keys)
+        ),
+        None,
+    )
+    if first is None:
+        named = " or ".join(key.id for key in keys)
         raise VerificationError(
-            f"No trust statement is of the key {key.id}; ask the house for its public key, by "
+            f"No trust statement is of the key {named}; ask the house for its public key, by "
             "another way than these files"
         )
+    trusts = [_read(envelopes[first])]
+    for envelope in envelopes[first + 1 :]:
+        trusts.append(_next(envelope, trusts[-1]))
+    for envelope in reversed(envelopes[:first]):
+        before = _read(envelope)
+        if not _precedes(envelope, before, trusts[0]):
+            break
+        trusts.insert(0, before)
     return trusts
 
 
@@ -232,48 +269,55 @@ def read_trust(path: Path) -> list[Envelope]:
     return [Envelope.parse(line, str(path)) for line in lines]
 
 
-def followed_trust(path: Path, keys: Iterable[PublicKey]) -> list[Trust]:
-    """The trust statements of a file from the first of one of some keys of a house on.
+def house_by(path: Path, key: PublicKey) -> Trust:
+    """The newest trust statement of a file that a public key vouches for; else the key alone."""
+    trusts = followed_trust(path, key)
+    return trusts[-1] if trusts else Trust(key)
+
+
+def followed_trust(path: Path, *keys: PublicKey) -> list[Trust]:
+    """The trust statements of a file that one of some keys of a house vouches for.
 
     None if the file is missing, or no such key vouches for what it holds.
     """
-    for key in keys:
-        with suppress(StorageError, VerificationError):
-            return follow_trust(read_trust(path), key)
+    with suppress(StorageError, VerificationError):
+        return follow_trust(read_trust(path), *keys)
     return []
 
 
-def standing(
-    envelope: Envelope,
-    trust: Trust,
-    role: str,
-    entries: Mapping[str, HashedEntry] = MappingProxyType({}),
-) -> Standing:
-    """Who of a role signed an envelope, and what is missing.
+def standing(envelope: Envelope, trust: Trust, role: str, record: Record | None = None) -> Standing:
+    """Return whose signatures of a role count on an envelope, and how many are missing.
 
-    ``entries`` are the ledger's entries that hold digests of signatures (`signature_digests`), by
-    digest. Only revoked keys need them. The caller read them from a chain that it verified and that
-    holds the entries of ``trust.revoked``, so that what comes before those is settled too.
+    The one answer to "who signed this?": of people, of the house, of what they signed before their
+    keys were changed or revoked. With the ``record`` of a ledger a signature counts only if the
+    ledger holds it, and did so before an entry that revoked its key. Without one, revocations are
+    those of the trust statement, after which nothing by the key counts.
 
     Errors: ``InputError`` if nobody has the role.
     """
     wanted = trust.role(role)
     digests_by_key = signature_digests(envelope, wanted.keys)
-    undated = frozenset(
-        key for key, digests in digests_by_key.items() if not _counts(trust, key, digests, entries)
-    )
-    signed = digests_by_key.keys() - undated
+    undated, unrecorded = set(), set()
+    for key, digests in digests_by_key.items():
+        known = record.signatures if record else {}
+        recorded = min((known[digest] for digest in digests if digest in known), default=None)
+        revoked = _revoked_at(key, trust, record)
+        if revoked is not None and (recorded is None or recorded >= revoked):
+            undated.add(key)
+        elif record and recorded is None:
+            unrecorded.add(key)
+    signed = frozenset(digests_by_key.keys() - undated - unrecorded)
+    former = signed & {key.id for key in trust.former} if record is None else frozenset[str]()
     missing = max(0, wanted.threshold - wanted.signers(signed))
-    return Standing(role, frozenset(signed), undated, missing)
+    return Standing(role, signed, frozenset(undated), frozenset(unrecorded), former, missing)
 
 
-def _counts(
-    trust: Trust, key: str, digests: Iterable[str], entries: Mapping[str, HashedEntry]
-) -> bool:
-    revocation = trust.revoked_since(key)
-    return revocation is None or any(
-        entries[digest].seq < revocation.seq for digest in digests if digest in entries
-    )
+def _revoked_at(key: str, trust: Trust, record: Record | None) -> int | None:
+    """The first entry known to have revoked a key."""
+    stated = trust.revoked_since(key)
+    known = [stated.seq] if stated else []
+    known += [record.revoked[key]] if record and key in record.revoked else []
+    return min(known, default=None)
 
 
 def _is_of(envelope: Envelope, key: PublicKey) -> bool:
@@ -288,6 +332,17 @@ def _next(envelope: Envelope, before: Trust) -> Trust:
     _require_signed(envelope, after.house, before)
     _require_follows(before, after)
     return after
+
+
+def _precedes(envelope: Envelope, trust: Trust, after: Trust) -> bool:
+    """Whether a version is the one before another, by the key that was then the house's."""
+    if not signers(envelope, [trust.house]):
+        return False
+    try:
+        _require_follows(trust, after)
+    except VerificationError:
+        return False
+    return True
 
 
 def _require_signed(envelope: Envelope, key: PublicKey, before: Trust) -> None:

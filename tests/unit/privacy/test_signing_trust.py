@@ -14,6 +14,7 @@ from cloister.privacy.signing import (
     HOUSE,
     TRUST_TYPE,
     Envelope,
+    Record,
     Revocation,
     Role,
     Trust,
@@ -117,7 +118,10 @@ def test_a_change_of_the_house_is_signed_by_both():
     third = second.with_role(role("auditor", (EVE.key,)))
     envelopes = chain((FIRST, OLD), (second, OLD, NEW), (third, NEW))
     assert follow_trust(envelopes, OLD.key) == [FIRST, second, third]
-    assert follow_trust(envelopes, NEW.key) == [second, third]
+    assert follow_trust(envelopes, NEW.key) == [FIRST, second, third]
+    assert follow_trust(envelopes[1:], NEW.key) == [second, third]
+    for forged in (sign_trust(FIRST, EVE), sign_trust(replace(FIRST, version=2), OLD)):
+        assert follow_trust([forged, *envelopes[1:]], NEW.key) == [second, third]
     assert follow_trust(envelopes[:1], OLD.key) == [FIRST]
     for by, missing in (((OLD,), NEW), ((NEW,), OLD), ((EVE,), OLD), ((NEW, EVE), OLD)):
         with pytest.raises(
@@ -191,7 +195,8 @@ def approved_by_two():
 @pytest.mark.parametrize(("seq", "counts"), [(1, True), (4, True), (5, False), (6, False)])
 def test_a_revoked_key_counts_only_if_the_ledger_held_its_signature_before(seq, counts):
     envelope, digests = approved_by_two()
-    state = standing(envelope, REVOKED, "officer", {digests[ADA.key.id]: Anchor(seq, "cd" * 32)})
+    recorded = Record({digests[ADA.key.id]: seq, digests[BEN.key.id]: 9}, {})
+    state = standing(envelope, REVOKED, "officer", recorded)
     assert state.complete is counts
     assert state.undated == (set() if counts else {ADA.key.id})
     assert state.signed == ({ADA.key.id, BEN.key.id} if counts else {BEN.key.id})
@@ -206,28 +211,25 @@ def test_a_revoked_key_without_an_entry_of_the_ledger_counts_nothing():
     envelope, digests = approved_by_two()
     assert standing(envelope, FIRST, "officer").complete
     assert standing(envelope, REVOKED, "officer").signed == {BEN.key.id}
-    anchors = {digests[BEN.key.id]: Anchor(1, "cd" * 32)}
-    assert standing(envelope, REVOKED, "officer", anchors).signed == {BEN.key.id}
+    recorded = Record({digests[BEN.key.id]: 1}, {})
+    assert standing(envelope, REVOKED, "officer", recorded).signed == {BEN.key.id}
 
 
 def test_a_stolen_key_cannot_sign_what_was_there_before():
     """An old statement by Ben is in the ledger since entry 1; Ada's key is stolen later."""
     old = sign(payload(), BEN)
-    entries = {
-        digest: Anchor(1, "cd" * 32)
-        for digests in signature_digests(old, [ADA.key, BEN.key]).values()
-        for digest in digests
-    }
-    assert standing(add_signature(old, ADA), REVOKED, "officer", entries).signed == {BEN.key.id}
+    digests = frozenset[str]().union(*signature_digests(old, [ADA.key, BEN.key]).values())
+    recorded = Record(dict.fromkeys(digests, 1), {})
+    assert standing(add_signature(old, ADA), REVOKED, "officer", recorded).signed == {BEN.key.id}
 
 
 def test_the_earliest_of_two_revocations_holds():
     envelope, digests = approved_by_two()
     earlier = REVOKED.with_revoked(ADA.key, Anchor(3, "ef" * 32))
     later = REVOKED.with_revoked(ADA.key, Anchor(9, "ef" * 32))
-    entries = {digests[ADA.key.id]: Anchor(4, "cd" * 32)}
-    assert not standing(envelope, earlier, "officer", entries).complete
-    assert standing(envelope, later, "officer", entries).complete
+    recorded = Record({digests[ADA.key.id]: 4, digests[BEN.key.id]: 4}, {})
+    assert not standing(envelope, earlier, "officer", recorded).complete
+    assert standing(envelope, later, "officer", recorded).complete
     assert follow_trust(chain((FIRST, OLD), (REVOKED, OLD), (earlier, OLD)), OLD.key)[-1] == earlier
 
 
@@ -238,7 +240,29 @@ def test_a_former_house_can_be_revoked_but_not_the_present_one():
     envelope = sign(payload(), OLD)
     digest = min(signature_digests(envelope, [OLD.key])[OLD.key.id])
     assert standing(envelope, trust, HOUSE).undated == {OLD.key.id}
-    assert standing(envelope, trust, HOUSE, {digest: Anchor(4, "cd" * 32)}).complete
+    assert standing(envelope, trust, HOUSE, Record({digest: 4}, {})).complete
+
+
+@pytest.mark.parametrize(("recorded", "revoked"), [(4, 5), (5, 5), (6, 5), (4, None), (None, None)])
+def test_with_a_ledger_recorded_and_revoked_are_what_the_ledger_says(recorded, revoked):
+    """Whoever has a stolen key leaves the revocation out of the statements beside a forgery."""
+    trust, envelope = FIRST.with_house(NEW.key), sign(payload(), OLD)
+    digest = min(signature_digests(envelope, [OLD.key])[OLD.key.id])
+    record = Record(
+        {digest: recorded} if recorded else {}, {OLD.key.id: revoked} if revoked else {}
+    )
+    state = standing(envelope, trust, HOUSE, record)
+    assert state.complete is (recorded == 4)
+    assert state.former == frozenset() and state.current == state.signed
+    assert state.undated == ({OLD.key.id} if revoked and recorded != 4 else set())
+    assert state.unrecorded == (set() if recorded else {OLD.key.id})
+
+
+def test_without_a_ledger_a_former_key_of_the_house_is_told_from_the_present_one():
+    trust = FIRST.with_house(NEW.key)
+    assert standing(sign(payload(), OLD), trust, HOUSE).former == {OLD.key.id}
+    both = standing(sign(payload(), OLD, NEW), trust, HOUSE)
+    assert (both.former, both.current) == ({OLD.key.id}, {NEW.key.id})
 
 
 @pytest.mark.parametrize(
