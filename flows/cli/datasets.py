@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +24,13 @@ def add_dataset_commands(app: typer.Typer) -> None:
             '--reason "register 13"',
         ),
     )(add_dataset)
+    datasets.command(
+        "reread",
+        epilog=example(
+            'cloister dataset reread stays.yaml --reason "stays are counted by discharge from 2027 '
+            'on; budgets before do not bound what both show of one stay"'
+        ),
+    )(reread_dataset)
     datasets.command("list", epilog=example("cloister dataset list"))(list_datasets)
 
 
@@ -59,6 +67,24 @@ def add_dataset(
     from cloister.tasks.ledger.budgets import account_json, open_account
 
     account = open_account(Home.current(), dataset, unit, relation, place, by, reason, blocks)
+    _show_accounts([account_json(account)], as_json)
+
+
+def reread_dataset(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec of the account.")],
+    reason: Reason,
+    by: By,
+    as_json: Json = False,
+) -> None:
+    """Move an account to how a spec reads its rows, units and blocks; for officers.
+
+    Afterwards its budget bounds what releases before the move reveal of a unit, and what releases
+    after it do, but not both together. Certificates say so, with the reason.
+    """
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger.budgets import account_json, reread_account
+
+    account = reread_account(Home.current(), spec, by, reason)
     _show_accounts([account_json(account)], as_json)
 
 

@@ -260,25 +260,39 @@ def release_request(
 def opening_of(request: ResolvedRequest, context: PublicContext, home: Home) -> Opening:
     """The account of a request, and the budget that its spec declares for a first release.
 
-    A frame that a program passed is in the home for a while: it has no place of its own.
-
     Raises:
         StorageError: a variable that the URL of a database names is not set.
     """
-    from cloister.schema.sources.reading import places_of
-
-    declared, privacy = context.spec.privacy.budget, context.spec.privacy
-    frames = home.folder.resolve() / "frames"
-    places = places_of(context.spec, request.data)
-    fixed = tuple(location for location in places if not Path(location).is_relative_to(frames))
-    relation = Relation(privacy.relation).value
+    declared = context.spec.privacy.budget
     return Opening(
-        Account(context.dataset, context.unit, relation, fixed, _partition(context.spec)),
+        account_of(context.spec, request.data, home),
         BudgetGrant.of(
             context.dataset, context.unit, declared.epsilon, declared.delta, declared.per
         ),
         f"first release; declared in the spec with digest {request.digest[:16]}",
     )
+
+
+def account_of(spec: Spec, data: Path | None, home: Home) -> Account:
+    """The account of a spec whose data lies where it says, or at ``data``.
+
+    A frame that a program passed is in the home for a while: it has no place of its own.
+
+    Raises:
+        StorageError: a variable that the URL of a database names is not set.
+    """
+    from cloister.schema.sources.reading import PLACE, places_of, reading_of
+
+    frames = home.folder.resolve() / "frames"
+    places = places_of(spec, data)
+    passing = {location for location in places if Path(location).is_relative_to(frames)}
+    fixed = tuple(location for location in places if location not in passing)
+    reading = reading_of(spec, data)
+    for location in passing:
+        reading.pop(PLACE + location, None)
+    privacy = spec.privacy
+    whose = spec.account_name, privacy.unit_name, Relation(privacy.relation).value
+    return Account(*whose, fixed, _partition(spec), reading)
 
 
 def _partition(spec: Spec) -> BlockScheme | None:

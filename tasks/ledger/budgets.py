@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from fractions import Fraction
@@ -32,7 +32,13 @@ from cloister.privacy.ledger.budgets import Window
 from cloister.privacy.ledger.composition import filtered_cap, together
 from cloister.privacy.ledger.house import FILTER, SUM
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger.access import existing_ledger, open_ledger, opening_of, release_request
+from cloister.tasks.ledger.access import (
+    account_of,
+    existing_ledger,
+    open_ledger,
+    opening_of,
+    release_request,
+)
 from cloister.tasks.ledger.people import house_of
 
 if TYPE_CHECKING:
@@ -360,6 +366,19 @@ def open_account(
     return ledger.open_account(account, by, reason)
 
 
+def reread_account(home: Home, spec: Path, by: str, reason: str) -> Account:
+    """Move the account of a spec to how the spec reads its sources.
+
+    Raises:
+        InputError: there is no such account, or it is read so already.
+        NotPermitted: ``by`` is no officer.
+        SpecError: the spec cannot be read.
+    """
+    from cloister.schema.spec_files.loading import load_spec
+
+    return open_ledger(home).reread_account(account_of(load_spec(spec), None, home), by, reason)
+
+
 def _source_identities(text: str) -> tuple[str, ...]:
     """A place as an account registers it: an absolute path, an object, a table of a database."""
     from cloister.schema.sources.databases import table_identities
@@ -380,4 +399,6 @@ def account_json(account: Account) -> dict[str, Any]:
         "relation": account.relation,
         "places": list(account.places),
         "blocks": str(account.partition or ""),
+        "reading": dict(account.reading),
+        "moves": [asdict(move) for move in account.moves],
     }

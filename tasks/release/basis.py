@@ -13,6 +13,7 @@ from cloister.privacy.accounting.composition import is_counted
 from cloister.privacy.certificate.certificate import ReusedRelease, Runner, Software
 from cloister.privacy.exact import exact
 from cloister.privacy.ledger import Anchor, BudgetStatus, Release
+from cloister.privacy.ledger.accounts import ReadingMove
 from cloister.schema.spec import PersonUnit, Spec
 from cloister.tasks.release.synthesis import DrawnRows
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
@@ -28,7 +29,8 @@ class Basis:
     noise came from a secure source. ``reused`` are previous releases whose numbers were used,
     ``uncounted_releases`` those of the dataset that are not differentially private, this one too.
     ``blocks`` are the budgets of all blocks of growing data that were read, ``budget`` is the one
-    with the least left. ``ran_by`` is who had the release run.
+    with the least left. ``ran_by`` is who had the release run, ``moves`` are those of the account
+    to other readings of its data.
     """
 
     request: ResolvedRequest
@@ -47,6 +49,7 @@ class Basis:
     uncounted_releases: int = 0
     blocks: Sequence[BudgetStatus] = ()
     ran_by: Runner | None = None
+    moves: Sequence[ReadingMove] = ()
 
     @property
     def spec(self) -> Spec:

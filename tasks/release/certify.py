@@ -141,6 +141,7 @@ def _basis(
         uncounted_releases=uncounted_releases(budget),
         blocks=[status for status in read if status.block in blocks],
         ran_by=_runner(ledger, release),
+        moves=ledger.books().accounts[context.dataset].moves,
     )
 
 
@@ -189,7 +190,11 @@ def certify(basis: Basis) -> Certificate:
             *unweighed_soft(basis.request, basis.context),
             *([wording.OTHER_TRIES] if basis.drawn.acceptance else []),
             *wording.limitations(
-                basis.spec, basis.secure, basis.uncounted_releases, basis.budget.refusals
+                basis.spec,
+                basis.secure,
+                basis.uncounted_releases,
+                basis.budget.refusals,
+                basis.moves,
             ),
         ),
         software=basis.software,
@@ -309,7 +314,7 @@ def _meaning(basis: Basis) -> tuple[str, ...]:
     return (
         *meaning,
         *wording.group_words(basis.spec, *planned),
-        *wording.block_words(basis.spec, basis.entry.request.blocks),
+        *wording.block_words(basis.spec, basis.entry.request.blocks, basis.moves),
         *wording.reuse_words(basis.reused, *charged),
         *guarantees.meaning,
     )

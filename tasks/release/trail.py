@@ -11,13 +11,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from cloister.errors import InputError
 from cloister.identities import named
 from cloister.privacy import ledger
 from cloister.privacy.certificate.manifest import read_manifest
 from cloister.privacy.exact import decimal, decimal_below
-from cloister.privacy.ledger.books import CONSENTED, GRANTED, LOOKED, OPENED, PLACED, LedgerState
+from cloister.privacy.ledger.books import (
+    CONSENTED,
+    GRANTED,
+    LOOKED,
+    OPENED,
+    PLACED,
+    READ,
+    REREAD,
+    LedgerState,
+)
 from cloister.privacy.ledger.budgets import tightest
 from cloister.privacy.ledger.composition import basic_composition
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED
@@ -144,12 +154,18 @@ def _tells(entry: ledger.Entry, release: ledger.Release, actors: set[str]) -> bo
     )
 
 
+def _reading_words(body: Mapping[str, Any]) -> str:
+    return "; ".join(f"{name} {fact}" for name, fact in body["reading"].items())
+
+
 def entry_words(entry: ledger.Entry, books: LedgerState) -> str:
     """What an entry says happened, by books that hold it."""
     body = entry.body
     words = {
         OPENED: lambda: f"account opened for {', '.join(body['places']) or 'no place'}",
         PLACED: lambda: f"more places: {', '.join(body['places'])}",
+        READ: lambda: f"read so: {_reading_words(body)}",
+        REREAD: lambda: f"read otherwise from here on: {_reading_words(body)}",
         GRANTED: lambda: f"budget granted: {budget_text(ledger.BudgetGrant.from_body(body))}",
         PERSON: lambda: _person_words(entry, books),
         **dict.fromkeys(

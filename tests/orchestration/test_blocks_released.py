@@ -181,3 +181,45 @@ def test_an_officer_registers_blocks_before_the_first_release(
     assert run(["dataset", "list", "--json"]) == 0
     (shown,) = json.loads(capsys.readouterr().out)
     assert shown["blocks"] == "admitted (date) per month"
+
+
+HEADERLESS = SPEC.replace(
+    "{path: stays.csv}", "{path: visits.csv, header: [person, HEADER, ward]}"
+).replace(
+    "  ward:",
+    "  discharged: {type: date, min: 2026-01-01, max: 2026-12-31, provenance: calendar}\n  ward:",
+)
+KEYED = "{key: person, max_rows: 4}"
+
+
+def test_one_file_is_read_in_one_way_until_an_officer_moves_its_account(
+    stays, prefect_server, capsys
+) -> None:
+    """Two days of each stay, exchanged in the header, would give each month its budget twice."""
+    frame = pd.read_csv("stays.csv")
+    frame.insert(2, "discharged", frame["admitted"].str.replace("-09-", "-10-"))
+    frame.to_csv("visits.csv", index=False, header=False)
+
+    def write(header: str) -> None:
+        text = HEADERLESS.replace("UNIT", KEYED).replace("HEADER", header)
+        Path("stays.yaml").write_text(text, encoding="utf-8")
+
+    write("admitted, discharged")
+    first = released(capsys, "--block", "2026-09")
+    assert "A person with rows in several" in " ".join(
+        certificate_of(first)["guarantee"]["meaning"]
+    )
+    before = open_ledger(Home.current()).anchor()
+    write("discharged, admitted")
+    assert run([*QUICK, "--block", "2026-10"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "admitted from cell 2 as date, and here admitted from cell 3 as date" in said
+    assert "Nothing was charged" in said and open_ledger(Home.current()).anchor() == before
+    why = "by discharge from here on"
+    assert run(["dataset", "reread", "stays.yaml", "--reason", why]) == 0
+    assert run(["dataset", "reread", "stays.yaml", "--reason", why]) == 2
+    certificate = certificate_of(released(capsys, "--block", "2026-10"))
+    meaning = " ".join(certificate["guarantee"]["meaning"])
+    assert "a row may have been in another month" in meaning
+    assert any(why in sentence for sentence in certificate["limitations"])
+    assert verify_records(Home.current(), None)[1] == []

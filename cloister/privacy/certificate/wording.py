@@ -14,6 +14,7 @@ from cloister.privacy.certificate.certificate import Detection, Odds, ReusedRele
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.certificate.spend import kinds
 from cloister.privacy.certificate.unit_words import unit_words
+from cloister.privacy.ledger.accounts import ReadingMove
 from cloister.schema.attributes import MEASURED
 from cloister.schema.spec import PersonUnit, RowsSpec, Spec
 
@@ -67,6 +68,13 @@ _OF_GROUP = (
 _OF_BLOCKS = (
     "Only rows whose {column} lies in {blocks} were read, and each {per} has a budget of its own. "
     "{whose}"
+)
+_READ_OTHERWISE = (
+    "Before the account was moved to this reading, a row may have been in another {per}."
+)
+_MOVED = (
+    "On {date} the account was moved to another reading of its data ({reason}). Budgets do not "
+    "bound what releases before and after that reveal together of one unit."
 )
 _ROWS_OF_BLOCKS = " The number of rows was declared for each {per}, and multiplied by their number."
 
@@ -205,12 +213,17 @@ def group_words(spec: Spec, epsilon: str, delta: str) -> tuple[str, ...]:
     return (_OF_GROUP.format(epsilon=epsilon, delta=delta, rows=group.max_rows),)
 
 
-def block_words(spec: Spec, blocks: Sequence[str]) -> tuple[str, ...]:
-    """What blocks of growing data mean for the protected unit; empty for other data."""
+def block_words(
+    spec: Spec, blocks: Sequence[str], moves: Sequence[ReadingMove] = ()
+) -> tuple[str, ...]:
+    """What blocks of growing data mean for the protected unit; empty for other data.
+
+    ``moves`` are those of the account to other readings, across which a row may be in two blocks.
+    """
     block = spec.privacy.block
     if block is None:
         return ()
-    whose = unit_words(spec).of_blocks.format(per=block.per)
+    whose = (_READ_OTHERWISE if moves else unit_words(spec).of_blocks).format(per=block.per)
     named = " to ".join(dict.fromkeys((blocks[0], blocks[-1])))
     if len(blocks) > 1:
         whose += _ROWS_OF_BLOCKS.format(per=block.per)
@@ -290,17 +303,25 @@ def safeguards(stages: Sequence[PlannedStage], secure: bool) -> tuple[str, ...]:
     return (*counting, *learning, *seeded, _JOURNALED, _CHARGED)
 
 
-def limitations(spec: Spec, secure: bool, uncounted: int = 0, refusals: int = 0) -> tuple[str, ...]:
+def limitations(
+    spec: Spec,
+    secure: bool,
+    uncounted: int = 0,
+    refusals: int = 0,
+    moves: Sequence[ReadingMove] = (),
+) -> tuple[str, ...]:
     """What the guarantee does not cover.
 
     ``uncounted`` is the number of releases of the dataset that are not differentially private,
-    ``refusals`` how often its data was opened and refused.
+    ``refusals`` how often its data was opened and refused, ``moves`` are those of the account to
+    other readings of its data.
     """
     stain = () if secure else (STAIN,)
     apart = (_UNCOUNTED_RELEASES.format(releases=uncounted),) if uncounted else ()
     answers = count_of(refusals, "exact answer")
     answered = (_EXACT_ANSWERS.format(answers=answers),) if refusals else ()
-    return (*stain, *apart, *answered, *unit_words(spec).limits, *ALWAYS_SAID)
+    moved = [_MOVED.format(date=move.time[:10], reason=move.reason) for move in moves]
+    return (*stain, *apart, *moved, *answered, *unit_words(spec).limits, *ALWAYS_SAID)
 
 
 def _factor(epsilon: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Self
@@ -64,6 +64,15 @@ class BlockScheme:
         return cls(*(body[part.name] for part in fields(cls)))
 
 
+@dataclass(frozen=True)
+class ReadingMove:
+    """An officer's decision that an account is read in another way from now on; when and why."""
+
+    time: str
+    by: str
+    reason: str
+
+
 class Period(StrEnum):
     """How long a budget lasts: calendar years or months in UTC, or for ever."""
 
@@ -82,7 +91,9 @@ class Account:
 
     ``places`` are files, folders, tables of databases and patterns of them (``*``); data is of one
     account.
-    The budget of growing data is that of each block of a ``partition``.
+    The budget of growing data is that of each block of a ``partition``. ``reading`` says how its
+    sources are read as rows, units and blocks: facts in words, by name. Releases that read one file
+    otherwise would protect other units. It is for life, but for ``moves``.
     """
 
     name: str
@@ -90,6 +101,8 @@ class Account:
     relation: str
     places: tuple[str, ...] = ()
     partition: BlockScheme | None = None
+    reading: Mapping[str, str] = field(default_factory=dict)
+    moves: tuple[ReadingMove, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("name", "unit", "relation"):
@@ -98,6 +111,16 @@ class Account:
             raise InputError("A row that is replaced may change its block: use add_remove.")
         if not all(isinstance(location, str) and location for location in self.places):
             raise InputError("a place of an account is empty: name a file or a table")
+        if not all(isinstance(t, str) and t for fact in self.reading.items() for t in fact):
+            raise InputError("a reading is facts in words, by name")
+
+    def contradictions(self, reading: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+        """The facts of another reading that are not this account's: its own, and the other's."""
+        return {
+            name: (self.reading[name], fact)
+            for name, fact in reading.items()
+            if self.reading.get(name, fact) != fact
+        }
 
     def holds(self, location: str) -> bool:
         """Whether a location, or one that a pattern covers, is registered."""
@@ -126,6 +149,7 @@ class Account:
             "relation": self.relation,
             "places": list(self.places),
             **({"partition": self.partition.body} if self.partition else {}),
+            **({"reading": dict(self.reading)} if self.reading else {}),
         }
 
     @classmethod
@@ -133,7 +157,7 @@ class Account:
         """The account in ``body``, which may hold more."""
         named, partition = (body["account"], body["unit"], body["relation"]), body.get("partition")
         divided = BlockScheme.from_body(partition) if partition else None
-        return cls(*named, tuple(body["places"]), divided)
+        return cls(*named, tuple(body["places"]), divided, dict(body.get("reading", {})))
 
 
 def _covers(pattern: str, location: str) -> bool:

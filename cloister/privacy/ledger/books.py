@@ -8,7 +8,7 @@ from typing import Self
 
 from cloister.errors import InputError, VerificationError
 from cloister.privacy.ledger import records
-from cloister.privacy.ledger.accounts import Account, BudgetGrant, Granted, Period
+from cloister.privacy.ledger.accounts import Account, BudgetGrant, Granted, Period, ReadingMove
 from cloister.privacy.ledger.composition import CHARGED, Key, Sum, Sums
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Entry
 from cloister.privacy.ledger.house import (
@@ -27,7 +27,9 @@ from cloister.privacy.ledger.house import (
 from cloister.privacy.signing import Record
 
 OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
-"""Kinds of entries on accounts: one was opened, has more places, or has another budget."""
+READ, REREAD = "reading_pinned", "reading_moved"
+"""Kinds of entries on accounts: one was opened, has more places, or has another budget; how its
+sources are read was recorded, or an officer moved it to another reading."""
 
 RUN, SEALED, DELIVERED, SIGNED = "run_begun", "journal_sealed", "delivered", "signed"
 """Kinds of entries on releases: a run begins at a place in its journal; the journal ends; the
@@ -167,6 +169,8 @@ class LedgerState:
         kinds = {
             OPENED: self._open,
             PLACED: self._add_places,
+            READ: self._read,
+            REREAD: self._reread,
             GRANTED: self._grant,
             records.State.RESERVED.value: self._reserve,
             RUN: self._begin_run,
@@ -198,6 +202,23 @@ class LedgerState:
         records.require_text("by", entry.body["by"])
         self._require_free(account.name, places)
         self.accounts[account.name] = replace(account, places=(*account.places, *places))
+
+    def _read(self, entry: Entry) -> None:
+        account, reading = self.accounts[entry.body["account"]], entry.body["reading"]
+        _require_slot(entry, reading_slot(entry.seq))
+        records.require_text("by", entry.body["by"])
+        if account.contradictions(reading):
+            raise ValueError("another reading")
+        pinned = replace(account, reading={**account.reading, **reading})
+        self.accounts[account.name] = pinned
+
+    def _reread(self, entry: Entry) -> None:
+        account, body = self.accounts[entry.body["account"]], entry.body
+        _require_slot(entry, reading_slot(entry.seq))
+        signed = (records.require_text(name, body[name]) for name in ("by", "reason"))
+        moved = (*account.moves, ReadingMove(entry.time, *signed))
+        reading = {**account.reading, **body["reading"]}
+        self.accounts[account.name] = replace(account, reading=reading, moves=moved)
 
     def _require_free(self, name: str, places: Sequence[str]) -> None:
         owners = {account.name for location in places if (account := self.account_at(location))}
@@ -373,6 +394,11 @@ def signature_slot(seq: int) -> str:
 def account_slot(name: str) -> str:
     """The slot of an account: a name is given once."""
     return f"account/{name}"
+
+
+def reading_slot(seq: int) -> str:
+    """The slot of a reading that an account has from now on."""
+    return f"reading/{seq}"
 
 
 def place_slot(seq: int) -> str:

@@ -107,6 +107,23 @@ def require_account(books: LedgerState, account: Account) -> None:
                 "whose epsilons do not add up with those: use the account's in the spec, or for "
                 "rows on an account of persons privacy.group. Nothing was charged."
             )
+    if opened:
+        _require_reading(opened, account)
+
+
+def _require_reading(opened: Account, account: Account) -> None:
+    """Check that an account is read as it was: else a row may count as another unit or block."""
+    differing = [
+        f"{name} {pinned}, and here {name} {requested}"
+        for name, (pinned, requested) in opened.contradictions(account.reading).items()
+    ]
+    if differing:
+        raise errors.InputError(
+            f"account '{opened.name}' reads, for life, {'; '.join(differing)}: the same rows would "
+            "count as other units or blocks, under the same budget. Read them as before in the "
+            "spec, or have an officer move the account with cloister dataset reread. Nothing was "
+            "charged."
+        )
 
 
 def _earlier_accounts(books: LedgerState, name: str) -> list[Account]:

@@ -112,6 +112,18 @@ class Ledger:
         with self.writing() as transaction:
             return transaction.open(account, signature)
 
+    def reread_account(self, account: Account, by: str, reason: str) -> Account:
+        """Move an account to another reading of its sources; ``reason`` says what it ends.
+
+        Errors: ``InputError`` as of :meth:`open_account`, or if it is read so already.
+        """
+        signature = {
+            "by": records.require_text("by", by),
+            "reason": records.require_text("reason", reason),
+        }
+        with self.writing() as transaction:
+            return transaction.reread(account, signature)
+
     def reserve(
         self,
         request: records.ReservationRequest,

@@ -24,6 +24,8 @@ from cloister.privacy.ledger.books import (
     LOOKED,
     OPENED,
     PLACED,
+    READ,
+    REREAD,
     LedgerState,
 )
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Entry
@@ -53,12 +55,12 @@ _ENDED = (State.REFUNDED, State.FORFEITED)
 
 _ROLES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((State.RESERVED, DECLINED), ("engineer",)),
-    PLACED: ("engineer", "officer"),
+    **dict.fromkeys((PLACED, READ), ("engineer", "officer")),
     **dict.fromkeys((State.WITHDRAWN, *_ENDED, DELETED), ("engineer", *_DECIDERS)),
     **dict.fromkeys(
         (CONSENTED, LOOKED, State.APPROVED, State.REJECTED, State.PUBLISHED), _DECIDERS
     ),
-    **dict.fromkeys((OPENED, ALLOWED, PROPOSED, TRUSTED, REVOKED, *SECONDED), ("officer",)),
+    **dict.fromkeys((OPENED, REREAD, ALLOWED, PROPOSED, TRUSTED, REVOKED, *SECONDED), ("officer",)),
 }
 """Roles that may write an entry, by its kind; anyone may write those of other kinds."""
 

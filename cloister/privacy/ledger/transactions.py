@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -16,10 +16,13 @@ from cloister.privacy.ledger.books import (
     GRANTED,
     OPENED,
     PLACED,
+    READ,
+    REREAD,
     LedgerState,
     account_slot,
     consent_slot,
     place_slot,
+    reading_slot,
     state_slot,
 )
 from cloister.privacy.ledger.checks import require_account, require_counted, require_unit
@@ -129,9 +132,28 @@ class Transaction:
         opened = self.books.accounts.get(account.name)
         if opened is None:
             self.write(OPENED, account_slot(account.name), account.body | dict(signature))
-        elif places := [location for location in account.places if location not in opened.places]:
+            return self.books.accounts[account.name]
+        if places := [location for location in account.places if location not in opened.places]:
             added = {"account": account.name, "places": places}
             self.write(PLACED, place_slot(self.next_seq), added | dict(signature))
+        new = {name: fact for name, fact in account.reading.items() if name not in opened.reading}
+        if new:
+            pinned = {"account": account.name, "reading": new}
+            self.write(READ, reading_slot(self.next_seq), pinned | dict(signature))
+        return self.books.accounts[account.name]
+
+    def reread(self, account: Account, signature: Mapping[str, str]) -> Account:
+        """Move an account to another reading of its sources.
+
+        Errors: ``InputError`` if there is no such account, or it is read so already.
+        """
+        opened = self.books.accounts.get(account.name)
+        if opened is None or not opened.contradictions(account.reading):
+            why = "is read so already" if opened else "is not open"
+            raise InputError(f"account '{account.name}' {why}. Nothing was changed.")
+        require_account(self.books, replace(account, reading={}))
+        moved = {"account": account.name, "reading": dict(account.reading)}
+        self.write(REREAD, reading_slot(self.next_seq), moved | dict(signature))
         return self.books.accounts[account.name]
 
     def move(self, release: Release, to: State, signature: Mapping[str, Any]) -> Release:

@@ -172,6 +172,11 @@ def names_of_columns(path: str | Path, source: SourceSpec) -> list[str]:
             f"{path} has {count_of(len(first), 'column')}, and source.header names "
             f"{len(source.header)}; name each, or correct source.delimiter"
         )
+    if {*source.header} <= {name.strip() for name in first}:
+        raise DataError(
+            f"the first line of {path} holds the names that source.header declares, so it is no "
+            "row; leave source.header out, and the columns have the names of the file"
+        )
     return list(source.header)
 
 

@@ -14,13 +14,19 @@ from pathlib import Path
 import pandas as pd
 
 from cloister.errors import DataError
+from cloister.schema.attributes import Categorical, Ordinal
+from cloister.schema.parsing import holds_numbers
 from cloister.schema.sources import csv_files, databases, parquet_files, parts, stored_files
 from cloister.schema.sources.batches import SourceBatch
-from cloister.schema.spec import Spec
+from cloister.schema.spec import PersonUnit, SourceSpec, Spec, TableUnit
 
 _MOST_TIMES = 10
 """Times the declared rows that a Parquet file may have: the declared number may be a rough figure,
 and memory is forecast by it."""
+
+
+PLACE = "place "
+"""Before the name of a place, in the facts of a reading."""
 
 
 def require_declared_size(spec: Spec, data: Path | None = None) -> None:
@@ -123,6 +129,91 @@ def read_frame(spec: Spec, data: Path | None = None) -> pd.DataFrame:
             for name in spec.attributes
         }
     )
+
+
+def reading_of(spec: Spec, data: Path | None = None) -> dict[str, str]:
+    """What of a source's bytes decides which rows there are, and of which unit and block each is.
+
+    Facts in words, by name: how rows are told apart, and where the cells of the unit's key, the
+    block and the references that lead to the unit stand and how they are read. The place of a table
+    is one of them where there are several. Other columns may be read in any way.
+
+    Raises:
+        StorageError: as of :func:`places_of`.
+    """
+    facts = {}
+    for name, part in spec.parts.items():
+        of_table, text = spec.naming(name, "{}: "), _is_text(part, data)
+        if text:
+            facts[f"{of_table}rows"] = _rows_read(part.source)
+        for column, target in _deciding_columns(spec, name).items():
+            facts[f"{of_table}{column}"] = _cell_read(part, column, text=text) + target
+        for place in places_of(part, data) if spec.tables else ():
+            facts[PLACE + place] = f"as table '{name}'"
+    return facts
+
+
+def _is_text(spec: Spec, data: Path | None) -> bool:
+    """Whether a source is CSV; rows and cells of others are what they are stored as."""
+    path = parts.source_path(spec, data)
+    stored = spec.source.format or "parquet"  # as a folder of files is
+    return path is not None and stored_files.table_format(path, stored) == "csv"
+
+
+def _deciding_columns(spec: Spec, table: str) -> dict[str, str]:
+    """The columns by which a row of a table is of a unit or block, each with what it refers to."""
+    privacy = spec.privacy
+    if not spec.tables:
+        unit, block = privacy.protected, privacy.block
+        keys = [unit.key] if isinstance(unit, PersonUnit) else []
+        return dict.fromkeys([*keys, *([block.column] if block else [])], "")
+    declared, leading = spec.tables[table], _leading_tables(spec)
+    keys = [declared.key] if declared.key and table in leading else []
+    referring = {
+        column: f", a row of {reference.table}"
+        for column, reference in declared.references.items()
+        if reference.table in leading
+    }
+    return dict.fromkeys(keys, "") | referring
+
+
+def _leading_tables(spec: Spec) -> set[str]:
+    """The tables of which a row is a unit's, or refers to a unit's, directly or through others."""
+    unit = spec.privacy.unit
+    leading = {unit.table} if isinstance(unit, TableUnit) else set(spec.tables)
+    while (
+        more := {
+            name
+            for name, table in spec.tables.items()
+            if any(reference.table in leading for reference in table.references.values())
+        }
+        - leading
+    ):
+        leading |= more
+    return leading
+
+
+def _rows_read(source: SourceSpec) -> str:
+    first = "a row" if source.header else "the names of the columns"
+    return f"from {source.encoding} separated by {source.delimiter!r}, the first line {first}"
+
+
+def _cell_read(spec: Spec, column: str, *, text: bool) -> str:
+    """Where the cell of a column stands in a row, and what it means."""
+    source, attribute = spec.source, spec.attributes[column]
+    place = f"cell {source.header.index(column) + 1}" if source.header else f"column '{column}'"
+    numbers = isinstance(attribute, Categorical | Ordinal) and holds_numbers(attribute)
+    missing = {*source.missing, *([attribute.missing] if attribute.missing is not None else [])}
+    details = {
+        "format": getattr(attribute, "format", None),
+        "partial": getattr(attribute, "partial", None),
+        "decimal": source.decimal if text and source.decimal != "." else None,
+        "thousands": source.thousands if text else None,
+        "missing": " or ".join(map(repr, sorted(missing))) if text and missing != {""} else None,
+    }
+    said = [f"{name} {value}" for name, value in details.items() if value is not None]
+    kind = f"{attribute.type} of numbers" if numbers else attribute.type
+    return f"from {place} as {', '.join([kind, *said])}"
 
 
 def places_of(spec: Spec, data: Path | None = None) -> tuple[str, ...]:

@@ -1,0 +1,125 @@
+"""What of a source an account is bound to: rows, and the cells of units and blocks alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cloister.errors import DataError
+from cloister.privacy.ledger import Account
+from cloister.schema.sources.csv_files import names_of_columns
+from cloister.schema.sources.reading import reading_of
+from cloister.schema.spec import Spec
+from cloister.schema.spec_files.loading import load_spec
+
+STAYS = """
+name: stays
+source: {path: stays.csv, header: [who, admitted, left, pay]}
+privacy: {unit: {key: who, max_rows: 4}, relation: add_remove,
+  block: {column: admitted, per: month}, rows: {public: 100},
+  budget: {epsilon: 2, delta: 0, per: ever}}
+attributes:
+  who: {type: text, pattern: "P{0001..9999}"}
+  admitted: {type: date, min: 2026-01-01, max: 2026-12-31, format: "%d.%m.%Y"}
+  left: {type: date, min: 2026-01-01, max: 2026-12-31, format: "%d.%m.%Y"}
+  pay: {type: float, min: 0, max: 9}
+release: {method: independent, epsilon: 1, delta: 0}
+"""
+TABLES = """
+name: clinic
+privacy: {unit: {table: patients}, relation: add_remove, rows: {public: 100},
+  budget: {epsilon: 2, delta: 0, per: ever}}
+tables:
+  wards: {source: {path: wards.csv}, rows: {public: 9}, key: ward,
+    attributes: {ward: {type: text, pattern: "{1..9}"}, beds: {type: integer, min: 0, max: 9}}}
+  patients: {source: {path: patients.csv}, key: id,
+    attributes: {id: {type: text, pattern: "{1..999}"}, age: {type: integer, min: 0, max: 99}}}
+  visits: {source: {path: visits.csv}, rows: {public: 200}, key: number,
+    references: {patient: {table: patients, max_rows: 4}, ward: {table: wards, max_rows: 99}},
+    attributes: {number: {type: text, pattern: "{1..999}"},
+      patient: {type: text, pattern: "{1..999}"}, ward: {type: text, pattern: "{1..9}"}}}
+release: {epsilon: 1, delta: 0, method: relational}
+"""
+
+
+@pytest.fixture
+def reading(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def read(text: str, *changes: tuple[str, str]) -> dict[str, str]:
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        return reading_of(spec_of(text, tmp_path))
+
+    return read
+
+
+def spec_of(text: str, folder: Path) -> Spec:
+    (folder / "spec.yaml").write_text(text, encoding="utf-8")
+    return load_spec(folder / "spec.yaml")
+
+
+OTHERWISE = [
+    ("header: [who, admitted, left, pay]", "header: [who, left, admitted, pay]"),
+    ("header: [who, admitted, left, pay]", "header: [admitted, who, left, pay]"),
+    (", header: [who, admitted, left, pay]", ""),
+    ("{path: stays.csv,", "{path: stays.csv, delimiter: ';',"),
+    ("{path: stays.csv,", "{path: stays.csv, encoding: utf-16-le,"),
+    ("{path: stays.csv,", "{path: stays.csv, missing: ['', P0001],"),
+    ('admitted: {type: date, min: 2026-01-01, max: 2026-12-31, format: "%d.%m.%Y"}',
+     'admitted: {type: date, min: 2026-01-01, max: 2026-12-31, format: "%m.%d.%Y"}'),
+    ('who: {type: text, pattern: "P{0001..9999}"}', "who: {type: integer, min: 0, max: 9}"),
+]  # fmt: skip
+ALIKE = [
+    ("header: [who, admitted, left, pay]", "header: [who, admitted, pay, left]"),
+    ("pay: {type: float, min: 0, max: 9}", "pay: {type: integer, min: 0, max: 99, format: '%d m'}"),
+    ('left: {type: date, min: 2026-01-01, max: 2026-12-31, format: "%d.%m.%Y"}',
+     'left: {type: date, min: 2026-01-01, max: 2026-12-31, format: "%m.%d.%Y"}'),
+    ("P{0001..9999}", "P{0001..4999}"),
+    ("name: stays", "name: stays-2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", OTHERWISE, ids=[f"{number}" for number in range(len(OTHERWISE))])
+def test_what_gives_other_rows_units_or_blocks_is_another_reading(reading, change):
+    account = Account("stays", "key:who", "add_remove", reading=reading(STAYS))
+    assert account.contradictions(reading(STAYS)) == {}
+    assert account.contradictions(reading(STAYS, change))
+
+
+@pytest.mark.parametrize("change", ALIKE, ids=[f"{number}" for number in range(len(ALIKE))])
+def test_other_columns_and_domains_are_no_other_reading(reading, change):
+    assert reading(STAYS) == reading(STAYS, change)
+
+
+def test_tables_are_bound_by_what_leads_to_the_unit(reading, tmp_path):
+    usual = reading(TABLES)
+    place = f"place {tmp_path / 'patients.csv'}"
+    assert usual["patients: id"] == "from column 'id' as text"
+    assert usual["visits: patient"] == "from column 'patient' as text, a row of patients"
+    assert usual[place] == "as table 'patients'"
+    assert not any("ward" in name.partition(": ")[2] for name in usual)
+    exchanged = ("path: patients.csv", "path: x.csv"), ("path: visits.csv", "path: patients.csv")
+    assert reading(TABLES, *exchanged)[place] == "as table 'visits'"
+    renamed = reading(TABLES, ("visits: {source", "stays: {source"))
+    assert renamed[f"place {tmp_path / 'visits.csv'}"] == "as table 'stays'"
+
+
+def test_a_stored_table_has_names_and_rows_of_its_own(reading):
+    stored = ("path: stays.csv, header: [who, admitted, left, pay]", "path: stays.parquet")
+    assert reading(STAYS, stored) == {
+        "who": "from column 'who' as text",
+        "admitted": "from column 'admitted' as date, format %d.%m.%Y",
+    }
+
+
+def test_names_are_not_declared_for_a_file_that_has_them(tmp_path):
+    """Else two names could be exchanged, and the line that holds them would count as a row."""
+    spec, path = spec_of(STAYS, tmp_path), tmp_path / "stays.csv"
+    path.write_text("who,left,admitted,pay\nP0001,1.1.2026,2.1.2026,3\n")
+    with pytest.raises(DataError, match=r"holds the names that source.header declares"):
+        names_of_columns(path, spec.source)
+    path.write_text("P0001,1.1.2026,2.1.2026,3\n")
+    assert names_of_columns(path, spec.source) == list(spec.source.header or ())
