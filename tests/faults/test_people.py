@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from itertools import combinations_with_replacement, product
 
 import pytest
 from ledger_requests import ask
@@ -25,7 +26,7 @@ from cloister.privacy.ledger import (
 from cloister.privacy.ledger.books import state_slot
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.governance import change_person, change_rules, confirm
-from cloister.privacy.ledger.house import EVERYWHERE, RULES, governing_slot
+from cloister.privacy.ledger.house import EVERYWHERE, RULES, governing_slot, match_roles
 
 PEOPLE = (
     Person("Anna", ("officer",), ("anna",)),
@@ -417,3 +418,93 @@ def test_rules_that_an_earlier_version_let_nobody_keep_stay_sound_and_can_be_men
     set_person(ledger, PEOPLE[2], "anna", "an engineer")
     set_person(ledger, PEOPLE[3], "anna", "a reviewer")
     assert ledger.verify() == []
+
+
+BOTH = {"officer": 1, "reviewer": 1}
+
+
+def test_a_person_of_two_roles_approves_in_one_of_them(ledger: Ledger) -> None:
+    rules(ledger, approvals=BOTH)
+    release = candidate(ledger)
+    assert ledger.advance(release, State.APPROVED, "ben", "why").state is State.CANDIDATE
+    with pytest.raises(NotPermitted, match="Ben approved it before"):
+        ledger.advance(release, State.APPROVED, "ben on behalf of rita", "why")
+    approved = ledger.advance(release, State.APPROVED, "anna", "why")
+    assert [move.words for move in approved.moves[3:]] == ["approved (officer 1 of 1)", "approved"]
+    assert ledger.verify() == []
+
+
+def test_whoever_could_count_in_two_roles_counts_where_another_cannot(ledger: Ledger) -> None:
+    set_person(ledger, Person("Zoe", ("officer", "reviewer"), ("zoe",)), "anna", "why")
+    rules(ledger, approvals={"officer": 1, "reviewer": 2})
+    release = candidate(ledger)
+    for by in ("ben", "zoe"):
+        assert ledger.advance(release, State.APPROVED, by, "why").state is State.CANDIDATE
+    approved = ledger.advance(release, State.APPROVED, "anna", "why")
+    assert [move.words for move in approved.moves[3:]] == [
+        "approved (officer 1 of 1)",
+        "approved (reviewer 1 of 2)",
+        "approved",
+    ]
+    assert ledger.verify() == []
+
+
+@pytest.mark.parametrize("four_eyes", [False, True])
+def test_rules_that_one_person_would_meet_twice_are_refused(place: str, four_eyes: bool) -> None:
+    ledger = Ledger.open(place)
+    both = Person("Anna", ("officer", "reviewer"), ("anna",))
+    runner = Person("Rita", ("reviewer", "engineer"), ("rita",))
+    for person in (both, runner) if four_eyes else (both,):
+        set_person(ledger, person, "anna", "why")
+    with pytest.raises(NotPermitted, match="need 1 reviewer more"):
+        rules(ledger, approvals=BOTH, four_eyes=four_eyes)
+    set_person(ledger, replace(PEOPLE[3], name="Zoe", identities=("zoe",)), "anna", "why")
+    rules(ledger, approvals=BOTH, four_eyes=four_eyes)
+    with pytest.raises(NotPermitted, match="1 reviewer more.*or change the rules"):
+        set_person(ledger, Person("Zoe"), "anna", "left")
+    assert ledger.verify() == []
+
+
+def test_rules_without_people_to_keep_them_are_refused(place: str) -> None:
+    with pytest.raises(NotPermitted, match="need 1 officer and 1 reviewer more"):
+        rules(Ledger.open(place), approvals=BOTH)
+
+
+def test_approvals_by_key_need_people_with_keys(ledger: Ledger) -> None:
+    with pytest.raises(NotPermitted, match="1 officer more, who signs by a key set with --key"):
+        rules(ledger, approvals={"officer": 1}, signed_approvals=True)
+    set_person(ledger, replace(PEOPLE[0], keys=("ab" * 32,)), "anna", "a key")
+    rules(ledger, approvals={"officer": 1}, signed_approvals=True)
+    assert ledger.verify() == []
+
+
+def test_an_approval_in_two_roles_is_sound_only_from_an_earlier_version(ledger: Ledger) -> None:
+    rules(ledger, approvals=BOTH)
+
+    def approve_as_before() -> None:
+        release = candidate(ledger)
+        with ledger.writing() as transaction:
+            body = {"release": release, "by": "ben", "reason": "both roles", "evidence": {}}
+            slot = state_slot(release, State.APPROVED)
+            entry = Entry.after(transaction.last, transaction.time, "approved", slot, body)
+            transaction.append(entry)
+
+    approve_as_before()
+    assert ledger.verify() == []
+    ledger.advance(candidate(ledger), State.APPROVED, "ben", "why")
+    approve_as_before()
+    (found,) = ledger.verify()
+    assert "still needs 1 reviewer to approve it" in found.problem
+
+
+def test_people_are_matched_so_that_as_many_places_as_possible_are_filled() -> None:
+    kinds = [(), ("a",), ("b",), ("c",), ("a", "b"), ("b", "c"), ("a", "b", "c")]
+    for roles in combinations_with_replacement(kinds, 4):
+        for needed in ({"a": 1, "b": 1}, {"a": 2, "b": 1, "c": 1}, {"c": 0, "b": 2}):
+            matched = match_roles(needed, dict(enumerate(roles)))
+            assert all(role in roles[person] for person, role in matched.items())
+            choices = product(*((*each, None) for each in roles))
+            best = max(
+                sum(min(choice.count(r), n) for r, n in needed.items()) for choice in choices
+            )
+            assert len(matched) == best

@@ -15,6 +15,7 @@ from cloister.privacy.ledger.house import (
     APPROVAL,
     CONFIRMED,
     DELETED,
+    MATCHED,
     PERSON,
     PROPOSED,
     RULES,
@@ -66,6 +67,7 @@ class LedgerState:
     releases: MutableMapping[str, records.Release] = field(default_factory=dict)
     house: House = field(default_factory=House)
     counted_refusals: bool = False
+    matched: bool = False
     sums: Sums = field(default_factory=Sums)
     runs: dict[str, list[str]] = field(default_factory=dict)
     reservations: dict[str, list[str]] = field(default_factory=dict)
@@ -185,6 +187,7 @@ class LedgerState:
             **dict.fromkeys((PERSON, RULES, PROPOSED, TRUSTED, REVOKED), self.house.post),
         }
         kinds.get(entry.kind, self._move)(entry)
+        self.matched |= MATCHED in entry.body
         self.house.close_proposal(entry)
 
     def _open(self, entry: Entry) -> None:

@@ -12,11 +12,12 @@ test a guess of what was deleted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from cloister.errors import InputError
 from cloister.identities import identity_of, token_end
@@ -114,6 +115,10 @@ APPROVAL_KEY, APPROVAL = "approval_key", "approval"
 
 SIGNATURE = "signature"
 """The key of the digest of the house's signature in a candidate's evidence."""
+
+MATCHED = "matched"
+"""What an approval holds that was counted with people matched to roles one to one. Earlier versions
+counted each role apart, so that one person met two."""
 
 EVERYWHERE = "*"
 """The account of rules that hold for every account without rules of its own."""
@@ -300,9 +305,11 @@ class House:
     def consent_to(self, release: Release, entry: Entry) -> Consent:
         """An approval after which a release waits for others, counted in the role that needs it."""
         by, needed = entry.body["by"], self.rules_of(release.request.dataset).approvals
+        people = map(self.person_of, (*(earlier.by for earlier in release.consents), by))
+        matched = match_roles(needed, {each: each.roles for each in people if each})
         person = self.person_of(by)
-        role = next((role for role in needed if person and role in person.roles), "")
-        number = 1 + sum(earlier.role == role for earlier in release.consents)
+        role = matched.get(person, "") if person else ""
+        number = Counter(matched.values())[role]
         signed = (entry.seq, entry.time, by, entry.body["reason"], person.name if person else "")
         return Consent(role, number, needed.get(role, 0), *signed)
 
@@ -334,6 +341,34 @@ class House:
         body, kind = entry.body["body"], entry.body["kind"]
         _require_signed_entry(entry, governing_slot(PROPOSED, entry.seq))
         self.proposals[entry.seq] = Proposal(entry.seq, kind, body)
+
+
+P = TypeVar("P", bound=Hashable)
+
+
+def match_roles(needed: Mapping[str, int], able: Mapping[P, Collection[str]]) -> dict[P, str]:
+    """Match people to the roles that need them, each to one, so that as many as possible count.
+
+    Args:
+        needed: how many people each role needs.
+        able: the roles of each person; whoever comes first keeps their role if another is free.
+    """
+    places = [(role, number) for role, most in needed.items() for number in range(most)]
+    holders: dict[tuple[str, int], P] = {}
+
+    def place(person: P, tried: set[tuple[str, int]]) -> bool:
+        """Give a person a place, where its holder can take another (an augmenting path)."""
+        for each in sorted(places, key=holders.__contains__):
+            if each[0] in able[person] and each not in tried:
+                tried.add(each)
+                if each not in holders or place(holders[each], tried):
+                    holders[each] = person
+                    return True
+        return False
+
+    for person in able:
+        place(person, set())
+    return {person: role for (role, _), person in holders.items()}
 
 
 def governing_slot(kind: str, seq: int) -> str:

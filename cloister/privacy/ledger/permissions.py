@@ -10,7 +10,8 @@ other entries; docs/audit-trail.md says how these are found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from shlex import quote
 
 from cloister.errors import InputError, NotPermitted
@@ -35,6 +36,7 @@ from cloister.privacy.ledger.house import (
     CONFIRMED,
     DELETED,
     EVERYWHERE,
+    MATCHED,
     PERSON,
     PROPOSED,
     RULES,
@@ -42,6 +44,7 @@ from cloister.privacy.ledger.house import (
     Person,
     Rules,
     goes_at,
+    match_roles,
 )
 from cloister.privacy.ledger.records import Release, State
 
@@ -77,8 +80,6 @@ def require_permitted(books: LedgerState, entry: Entry) -> None:
         _require_second(house, entry)
     if entry.kind == PERSON:
         _require_person(house, entry)
-    if entry.kind == RULES:
-        _require_people_for(house, Rules.from_body(entry.body))
     if entry.kind == State.RESERVED and house.rules_of(entry.body["dataset"]).purposes:
         _require_purpose(entry)
     release = books.releases.get(str(entry.body.get("release")))
@@ -97,7 +98,9 @@ def _require_decider(books: LedgerState, release: Release, entry: Entry) -> None
     _require_own_key(house, release, entry)
     if entry.kind == CONSENTED:
         _require_new_voice(house, release, by)
-    elif missing := missing_approvals(books, release, by):
+        return
+    matched = books.matched or MATCHED in entry.body
+    if missing := missing_approvals(books, release, by, matched=matched):
         raise _refusal(f"release {release.id} still needs {_wanted(missing)} to approve it")
 
 
@@ -107,11 +110,13 @@ def missing_of(books: LedgerState, release: Release) -> str:
     return _wanted(_missing(required, map(books.house.person_of, _voices(release))))
 
 
-def missing_approvals(books: LedgerState, release: Release, by: str) -> dict[str, int]:
+def missing_approvals(
+    books: LedgerState, release: Release, by: str, *, matched: bool = True
+) -> dict[str, int]:
     """How many people of each role have yet to approve a release, once ``by`` does too."""
     house = books.house
     required = house.rules_of(release.request.dataset).approvals
-    return _missing(required, map(house.person_of, (*_voices(release), by)))
+    return _missing(required, map(house.person_of, (*_voices(release), by)), matched=matched)
 
 
 def _voices(release: Release) -> list[str]:
@@ -119,22 +124,19 @@ def _voices(release: Release) -> list[str]:
     return [consent.by for consent in release.consents]
 
 
-def _missing(required: Mapping[str, int], people: Iterable[Person | None]) -> dict[str, int]:
-    """How many people of each role are missing from some; None is nobody."""
-    counted = Counter(role for person in {*people} if person for role in person.roles)
+def _missing(
+    required: Mapping[str, int], people: Iterable[Person | None], *, matched: bool = True
+) -> dict[str, int]:
+    """How many people of each role are missing from some; None is nobody.
+
+    A person counts in one role; not ``matched``, as earlier versions counted, in each of theirs.
+    """
+    able = {person: person.roles for person in people if person}
+    met = match_roles(required, able).values() if matched else chain.from_iterable(able.values())
+    counted = Counter(met)
     return {
         role: number - counted[role] for role, number in required.items() if number > counted[role]
     }
-
-
-def _require_people_for(house: House, rules: Rules) -> None:
-    """Check that there are enough people for what the rules require."""
-    able = [person for person in house.people.values() if person.identities]
-    required = dict(rules.approvals)
-    if rules.second_officer and house.people:
-        required["officer"] = max(2, required.get("officer", 0))
-    if missing := _missing(required, able):
-        raise _refusal(f"these rules need {_wanted(missing)} more: set people first")
 
 
 def require_keepable(books: LedgerState, entry: Entry) -> None:
@@ -149,7 +151,7 @@ def require_keepable(books: LedgerState, entry: Entry) -> None:
     kind, body = entry.kind, entry.body
     if kind == PROPOSED:
         kind, body = body["kind"], body["body"]
-    if kind == RULES and (lacking := _lacking(Rules.from_body(body), house.people.values())):
+    if kind == RULES and (lacking := _lacking(house, Rules.from_body(body), house.people)):
         raise _refusal(f"these rules need {lacking}: set people first, {_HOW_TO_SET}")
     if kind == PERSON:
         _require_rules_kept(house, Person.from_body(body))
@@ -157,10 +159,10 @@ def require_keepable(books: LedgerState, entry: Entry) -> None:
 
 def _require_rules_kept(house: House, person: Person) -> None:
     """Check that a person as they will be leaves rules that can be kept so; others stay so."""
-    after = {**house.people, person.name: person}.values()
+    after = {**house.people, person.name: person}
     for account, rules in house.rules.items():
-        lacking = _lacking(rules, after)
-        if lacking and not _lacking(rules, house.people.values()):
+        lacking = _lacking(house, rules, after)
+        if lacking and not _lacking(house, rules, house.people):
             of = "" if account == EVERYWHERE else f" of account {account}"
             raise _refusal(
                 f"with {person.name} so, the rules{of} would need {lacking}: set another person "
@@ -168,32 +170,39 @@ def _require_rules_kept(house: House, person: Person) -> None:
             )
 
 
-def _lacking(rules: Rules, people: Iterable[Person]) -> str:
+def _lacking(house: House, rules: Rules, people: Mapping[str, Person]) -> str:
     """Who is lacking so that somebody's release can be approved, in words; empty if nobody is.
 
-    Where no people are set, whoever reaches the ledger may approve.
+    Where no people are set, whoever reaches the ledger may approve, in no role.
     """
-    able = [person for person in people if person.identities]
-    if not able:
+    able = [person for person in people.values() if person.identities]
+    if not able and not sum(rules.approvals.values()):
         return ""
-    required = dict(rules.approvals)
-    if rules.second_officer and (few := _missing({"officer": 2}, able)):
+    if able and rules.second_officer and (few := _missing({"officer": 2}, able)):
         return f"{_wanted(few)} more"
     runners = [person for person in able if "engineer" in person.roles] if rules.four_eyes else []
-    besides = [[person for person in able if person is not runner] for runner in runners]
-    shortages = [_missing_to_approve(required, approvers) for approvers in besides or [able]]
+    signers = [each for each in able if not rules.signed_approvals or _signs(house, each)]
+    besides = [[person for person in signers if person is not runner] for runner in runners]
+    shortages = [_missing_to_approve(rules, approvers) for approvers in besides or [signers]]
     if not all(shortages):
         return ""
     names = " or ".join(sorted(person.name for person in runners))
-    return f"{shortages[0]} more" + (f", besides {names}, who runs releases" if names else "")
+    return f"{shortages[0]}" + (f", besides {names}, who runs releases" if names else "")
 
 
-def _missing_to_approve(required: Mapping[str, int], people: Sequence[Person]) -> str:
+def _missing_to_approve(rules: Rules, people: Iterable[Person]) -> str:
     """Who is missing from some people for an approval, in words; empty if nobody is."""
-    if sum(required.values()):
-        return _wanted(_missing(required, people))
+    if sum(rules.approvals.values()):
+        missing = _wanted(_missing(rules.approvals, people))
+        signing = ", who signs by a key set with --key" if rules.signed_approvals else ""
+        return f"{missing} more{signing}" if missing else ""
     able = any(role in person.roles for person in people for role in _DECIDERS)
-    return "" if able else "1 officer or reviewer"
+    return "" if able else "1 officer or reviewer more"
+
+
+def _signs(house: House, person: Person) -> bool:
+    """Whether a person has a key to approve by, and it is not revoked."""
+    return bool(person.keys) and person.keys[-1] not in house.revoked
 
 
 _HOW_TO_SET = "with cloister people set NAME --role ROLE --identity WHO"

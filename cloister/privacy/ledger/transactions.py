@@ -27,7 +27,7 @@ from cloister.privacy.ledger.books import (
 )
 from cloister.privacy.ledger.checks import require_account, require_counted, require_unit
 from cloister.privacy.ledger.entries import Anchor, Entry, signed_body
-from cloister.privacy.ledger.house import CONFIRMED, PROPOSED, Proposal, governing_slot
+from cloister.privacy.ledger.house import CONFIRMED, MATCHED, PROPOSED, Proposal, governing_slot
 from cloister.privacy.ledger.records import Mark, Release, State, require_text
 from cloister.privacy.ledger.store import Store
 from cloister.privacy.signing import Signer
@@ -169,6 +169,8 @@ class Transaction:
                 f"{remedy}."
             )
         body = {"release": release.id} | dict(signature)
+        if to is State.APPROVED:
+            body |= {MATCHED: True}
         if to is State.APPROVED and permissions.missing_approvals(self.books, release, body["by"]):
             self.write(CONSENTED, consent_slot(release.id, len(release.consents)), body)
         else:
