@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -411,3 +411,35 @@ def pending_release(request: ResolvedRequest, context: PublicContext, home: Home
     """The release of an earlier run of the request, if it is unfinished or was not reported."""
     ledger = existing_ledger(home)
     return ledger.books().pending(spend_id(request, context)) if ledger else None
+
+
+def all_places(ledger: Ledger, account: Account, stored: Sequence[str] = ()) -> Account:
+    """An account with all names of its places, also those that another account has of its files.
+
+    ``stored`` are those that databases gave.
+    """
+    from cloister.schema.sources.stored_files import same_places
+
+    places = tuple(dict.fromkeys((*account.places, *stored)))
+    strangers = (each for each in ledger.books().accounts.values() if each.name != account.name)
+    apart = [
+        registered
+        for stranger in strangers
+        for registered in stranger.places
+        if not any(map(replace(stranger, places=(registered,)).overlaps, places))
+    ]
+    return replace(account, places=(*places, *same_places(places, apart)))
+
+
+def with_all_places(
+    opening: Opening, ledger: Ledger, request: ResolvedRequest, context: PublicContext
+) -> Opening:
+    """What opens an account, with all names of its places, for which databases are asked.
+
+    Raises:
+        StorageError: a database cannot be reached, or has no such table.
+    """
+    from cloister.schema.sources.reading import stored_places
+
+    stored = stored_places(context.spec, request.data)
+    return replace(opening, account=all_places(ledger, opening.account, stored))

@@ -34,6 +34,7 @@ from cloister.privacy.ledger.house import FILTER, SUM
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import (
     account_of,
+    all_places,
     existing_ledger,
     open_ledger,
     opening_of,
@@ -363,6 +364,7 @@ def open_account(
     partition = BlockScheme.parse(blocks) if blocks else known.get(dataset)
     registered = tuple(chain.from_iterable(map(_source_identities, places)))
     account = Account(dataset, unit, relation, registered, partition)
+    account = all_places(ledger, account)
     return ledger.open_account(account, by, reason)
 
 

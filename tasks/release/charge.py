@@ -140,6 +140,7 @@ def reserve_budget(
     Raises:
         InputError: another version of the code began it, with another plan.
         PrivacyError: the plan costs more than the budget of the request.
+        StorageError: a database that is asked for the identity of its table cannot be reached.
     """
     context = source.context(request)
     plans.require_within_budget(plan, request.budget, context.task)
@@ -151,6 +152,9 @@ def reserve_budget(
         access.release_request(request, context, plan),
         access.opening_of(request, context, home),
     )
+    pending = ledger.books().pending(ledger_request.spend_id)
+    if pending is None or pending.state is State.RESERVED:
+        opening = access.with_all_places(opening, ledger, request, context)
     try:
         reservation = ledger.reserve(ledger_request, request.by, opening, request.purpose)
     except errors.BudgetExceeded as error:

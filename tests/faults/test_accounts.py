@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from ledger_requests import ask
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, make_url
 from two_databases import on, on_both
 
 from cloister.errors import BudgetExceeded, InputError, StorageError, VerificationError
@@ -15,8 +18,17 @@ from cloister.privacy.ledger import Account, BudgetGrant, Ledger, Opening
 from cloister.privacy.ledger.books import GRANTED
 from cloister.privacy.ledger.guards import TABLE
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger.access import export_ledger, open_ledger, restore_ledger
-from cloister.tasks.ledger.budgets import budget_history, grant_budget
+from cloister.tasks.ledger.access import (
+    all_places,
+    export_ledger,
+    open_ledger,
+    opening_of,
+    restore_ledger,
+    with_all_places,
+)
+from cloister.tasks.ledger.budgets import budget_history, grant_budget, open_account
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import public_context_of, resolve
 
 
 def opening(
@@ -101,6 +113,65 @@ def test_new_places_belong_to_the_account_that_used_them_first(place: str) -> No
         ledger.reserve(ask("other"), "flow", opening("other", "/data/2.csv"))
     assert ledger.books().accounts["adult"].places == ("/data/1.csv", "/data/2.csv")
     assert ledger.verify() == []
+
+
+def test_a_link_to_data_of_another_account_is_that_data(home: Home, tmp_path: Path) -> None:
+    data, link = tmp_path / "data.csv", tmp_path / "link.csv"
+    data.write_text("a")
+    os.link(data, link)
+    registered = ("row", "add_remove", [str(data)], "officer", "why")
+    open_account(home, "visits", *registered)
+    before = open_ledger(home).entries()
+    with pytest.raises(InputError, match="account: visits"):
+        open_account(home, "second", "row", "add_remove", [str(link)], "officer", "why")
+    assert open_ledger(home).entries() == before
+    open_account(home, "visits", "row", "add_remove", [str(link)], "officer", "why")
+
+
+def test_a_table_of_a_database_has_one_budget_however_it_is_named(
+    home: Home, tmp_path: Path, postgres_place: str, write_world: Callable[..., Path]
+) -> None:
+    spec = write_world(tmp_path, "world")
+    text, table = spec.read_text(), pd.read_csv(tmp_path / "world.csv")
+    url = make_url(postgres_place)
+    for database in (f"sqlite:///{tmp_path}/shop.db", url):
+        table.to_sql("rows", create_engine(database), index=False)
+    os.link(tmp_path / "shop.db", tmp_path / "link.db")
+    named = url.query["options"].partition("=")[2]
+    unseen = url.set(query={}).render_as_string(), f"{named}.rows"
+    elsewhere = url.set(host=None, query={**url.query, "host": url.host})
+    shop, link = (f"sqlite:///{tmp_path}/{name}.db" for name in ("shop", "link"))
+    same = (
+        [(shop, "rows"), (shop, "ROWS"), (shop, "main.Rows"), (link, "Rows")],
+        [(url.render_as_string(), "rows"), unseen, (elsewhere.render_as_string(), "rows")],
+    )
+
+    def charge(number: int, place: tuple[str, str]) -> None:
+        path, source = tmp_path / f"{number}.yaml", f"url: '{place[0]}', table: {place[1]}"
+        declared = text.replace(f"path: {tmp_path}/world.csv", source)
+        path.write_text(declared.replace("name: world", f"name: n{number}"))
+        request, ledger = resolve(ReleaseRequest(spec=path)), open_ledger(home)
+        context = public_context_of(request)
+        declared = opening_of(request, context, home)
+        opened = with_all_places(declared, ledger, request, context)
+        ledger.reserve(ask(f"n{number}"), "flow", opened)
+
+    for number, (first, *others) in enumerate(same):
+        charge(number, first)
+        for other in others:
+            with pytest.raises(InputError, match=f"account: n{number} "):
+                charge(number + 100, other)
+    assert open_ledger(home).verify() == []
+
+
+def test_places_of_an_earlier_version_that_share_files_stay(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "2026-01.csv").write_text("a")
+    ledger, second = open_ledger(home), opening("second", f"{tmp_path}/*-01.csv")
+    with pytest.MonkeyPatch.context() as earlier:
+        earlier.setattr(Account, "overlaps", Account.holds)
+        ledger.reserve(ask("first"), "flow", opening("first", f"{tmp_path}/2026-*.csv"))
+        ledger.reserve(ask("second"), "flow", second)
+    assert all_places(ledger, second.account) == second.account
 
 
 @pytest.mark.parametrize("asked", [{"unit": "key:person"}, {"relation": "replace_one"}])

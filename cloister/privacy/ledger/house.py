@@ -356,18 +356,18 @@ def match_roles(needed: Mapping[str, int], able: Mapping[P, Collection[str]]) ->
     places = [(role, number) for role, most in needed.items() for number in range(most)]
     holders: dict[tuple[str, int], P] = {}
 
-    def place(person: P, tried: set[tuple[str, int]]) -> bool:
+    def seat(person: P, tried: set[tuple[str, int]]) -> bool:
         """Give a person a place, where its holder can take another (an augmenting path)."""
         for each in sorted(places, key=holders.__contains__):
             if each[0] in able[person] and each not in tried:
                 tried.add(each)
-                if each not in holders or place(holders[each], tried):
+                if each not in holders or seat(holders[each], tried):
                     holders[each] = person
                     return True
         return False
 
     for person in able:
-        place(person, set())
+        seat(person, set())
     return {person: role for (role, _), person in holders.items()}
 
 

@@ -60,9 +60,20 @@ def _resolved(url: str, made: bool) -> sa.URL:
     quoted = _AS_PASSWORD.sub(lambda match: quote(os.environ[match[1]], safe=""), url)
     parsed = sa.make_url(VARIABLE.sub(lambda match: os.environ[match[1]], quoted))
     parsed = parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
+    if parsed.get_backend_name() == "sqlite":
+        _require_path(parsed)
     if parsed.get_backend_name() == "sqlite" and not made:
         _require_file(parsed.database)
     return parsed
+
+
+def _require_path(url: sa.URL) -> None:
+    """Check that a SQLite file is named by its path, so that it can be told from another."""
+    if "uri" in url.query or (url.database or "").startswith("file:"):
+        raise StorageError(
+            "the URL of a database names a SQLite file by a URI (file:), not by its path; write "
+            "sqlite:///PATH"
+        )
 
 
 _PORTS = {"postgresql": 5432}
@@ -76,34 +87,87 @@ _USUAL_SCHEMAS = {"postgresql": "public", "sqlite": "main"}
 def table_identities(url: str, table: str) -> tuple[str, ...]:
     """A table of a database as texts that are the same for every user and driver of it.
 
-    The first is as it is named, and all that ledgers of earlier versions hold. One more has its
-    schema, and one name for this machine, where the first has not.
+    The first is as it is named, and all that the oldest ledgers hold. One more has its schema, and
+    one name for this machine, where the first has not; of SQLite one more has its letters as SQLite
+    compares them. No database is asked.
 
     Raises:
-        StorageError: a variable that the URL names is not set.
+        StorageError: a variable that the URL names is not set, or it names a SQLite file by a URI.
     """
     resolved = _resolved(url, made=True)
-    backend, host, database = resolved.get_backend_name(), resolved.host, resolved.database
+    schema, name = table_place(table)
+    schema = schema or _USUAL_SCHEMAS.get(resolved.get_backend_name())
+    whole = f"{schema}.{name}" if schema else name
+    named = [f"{_server(resolved)} table {table}", f"{_server(_near(resolved))} table {whole}"]
+    if resolved.get_backend_name() == "sqlite":
+        named.append(f"{_server(resolved)} table {stored_files.as_sqlite_compares(whole)}")
+    return tuple(dict.fromkeys(named))
+
+
+def stored_identities(url: str, table: str) -> tuple[str, ...]:
+    """A table of PostgreSQL as its server names it; none of SQLite, whose file names it.
+
+    By the address of the server, and by the identifier that each has for life, where the user may
+    read it. A partition is named below its table, as a file in a folder is.
+
+    Raises:
+        StorageError: the database cannot be reached, or has no such table.
+    """
+    resolved = _near(_resolved(url, made=True))
+    if resolved.get_backend_name() != "postgresql":
+        return ()
+    with connect(url, f"table '{table}' of source.url cannot be read") as connection:
+        rows = connection.execute(sa.text(_STORED), {"name": _quoted(table)}).all()
+        known = connection.execute(sa.text(_MAY_IDENTIFY)).scalar_one()
+        server = connection.execute(sa.text(_IDENTIFIER)).scalar_one() if known else None
+    return tuple(
+        f"{address} table {path}"
+        for database, path in rows
+        for address in (
+            _server(resolved.set(database=database)),
+            *([f"postgresql system {server}/{database}"] if server else []),
+        )
+    )
+
+
+_STORED = """
+WITH RECURSIVE named (oid, name) AS (
+  SELECT pg_class.oid, nspname || '.' || relname
+  FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+), whole (oid, path) AS (
+  SELECT oid, name FROM named WHERE oid = CAST(:name AS regclass)
+  UNION ALL
+  SELECT named.oid, named.name || '/' || path
+  FROM whole JOIN pg_inherits ON inhrelid = whole.oid JOIN named ON named.oid = inhparent
+)
+SELECT current_database(), path FROM whole WHERE oid NOT IN (SELECT inhrelid FROM pg_inherits)
+"""
+"""The database and the name of a table, below those of the tables that it is a part of."""
+
+_MAY_IDENTIFY = """
+SELECT coalesce(has_function_privilege(to_regprocedure('pg_control_system()'), 'EXECUTE'), false)
+"""
+_IDENTIFIER = "SELECT system_identifier FROM pg_control_system()"
+
+
+def _near(url: sa.URL) -> sa.URL:
+    """A URL with one name for this machine, if its server listens here."""
+    here = url.get_backend_name() in _PORTS and (not url.host or is_loopback(url.host))
+    return url.set(host="localhost") if here else url
+
+
+def _server(url: sa.URL) -> str:
+    """A database without whoever reads it and how."""
+    backend, database = url.get_backend_name(), url.database
     if backend == "sqlite" and database:
         database = str(Path(database).resolve())
-    port = resolved.port or _PORTS.get(backend)
-    near = backend in _PORTS and (not host or is_loopback(host))
-    schema, name = table_place(table)
-    schema = schema or _USUAL_SCHEMAS.get(backend)
-    whole = f"{schema}.{name}" if schema else name
-
-    def identity(host: str | None, table: str) -> str:
-        server = sa.URL.create(backend, host=host, port=port, database=database)
-        return f"{server.render_as_string()} table {table}"
-
-    both = identity(host, table), identity("localhost" if near else host, whole)
-    return tuple(dict.fromkeys(both))
+    port = url.port or _PORTS.get(backend)
+    return sa.URL.create(backend, host=url.host, port=port, database=database).render_as_string()
 
 
 def _require_file(database: str | None) -> None:
     """Check that a SQLite file is there: SQLite would make an empty one."""
-    named = database and database != ":memory:" and not database.startswith("file:")
-    if named and not Path(str(database)).exists():
+    if database and database != ":memory:" and not Path(str(database)).exists():
         raise StorageError(f"the database {database} does not exist; correct the url")
 
 
@@ -189,10 +253,15 @@ def _pages(connection: sa.Connection, spec: Spec) -> int | None:
     dialect = connection.dialect
     if dialect.name != "postgresql" or (dialect.server_version_info or ()) < _BY_PAGES:
         return None
-    schema, name = table_place(str(spec.source.table))
-    named = psycopg.sql.Identifier(*([schema] if schema else []), name).as_string()
+    named = _quoted(str(spec.source.table))
     pages, divisible = connection.execute(sa.text(_PAGES), {"name": named}).one()
     return int(pages) if divisible else None
+
+
+def _quoted(table: str) -> str:
+    """A table as PostgreSQL reads its name."""
+    schema, name = table_place(table)
+    return psycopg.sql.Identifier(*([schema] if schema else []), name).as_string()
 
 
 def require_pages(spec: Spec) -> None:

@@ -9,6 +9,7 @@ Messages name files, columns and row numbers, never a cell.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -214,6 +215,19 @@ def _cell_read(spec: Spec, column: str, *, text: bool) -> str:
     said = [f"{name} {value}" for name, value in details.items() if value is not None]
     kind = f"{attribute.type} of numbers" if numbers else attribute.type
     return f"from {place} as {', '.join([kind, *said])}"
+
+
+def stored_places(spec: Spec, data: Path | None = None) -> tuple[str, ...]:
+    """Where the data of a spec lies, as the databases say that are asked for it.
+
+    Raises:
+        StorageError: a database cannot be reached, or has no such table.
+    """
+    tables = [part.source for part in spec.parts.values() if not parts.source_path(part, data)]
+    identities = (
+        databases.stored_identities(source.url or "", source.table or "") for source in tables
+    )
+    return tuple(chain.from_iterable(identities))
 
 
 def places_of(spec: Spec, data: Path | None = None) -> tuple[str, ...]:

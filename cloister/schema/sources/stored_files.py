@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote, urlsplit
 
@@ -120,6 +121,38 @@ def identities(source: str | Path) -> tuple[str, ...]:
         path for file in files_of(source) if (path := Path(file).resolve()).parent != resolved
     }
     return tuple(map(str, (resolved / pattern, *sorted(linked))))
+
+
+def same_places(places: Sequence[str], known: Iterable[str]) -> list[str]:
+    """The known places that hold a file of some others under another name, by device and inode.
+
+    So do a hard link and a folder that is mounted twice; a table of SQLite lies in its file. Files
+    that are not on this machine, or cannot be listed, are equal to none.
+    """
+    objects = {each for location in places for each in _objects(location)}
+    return [location for location in known if not objects.isdisjoint(_objects(location))]
+
+
+def as_sqlite_compares(name: str) -> str:
+    """A name with its letters as SQLite compares them: those of ASCII alone have no case."""
+    return name.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+
+
+_IN_SQLITE = re.compile(r"sqlite:///(?P<file>.+) table (?:main\.)?(?P<table>.+)", re.IGNORECASE)
+
+
+def _objects(location: str) -> set[tuple[int, int, str]]:
+    """Device and inode of each file at a place, and the table that lies in it."""
+    table = _IN_SQLITE.fullmatch(location)
+    file = table["file"] if table else location
+    name = as_sqlite_compares(table["table"]) if table else ""
+    objects = set()
+    with suppress(OSError, ValueError, StorageError):
+        for path in map(Path, files_of(file) if Path(file).is_absolute() else ()):
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                objects.add((status.st_dev, status.st_ino, name))
+    return objects
 
 
 _SAME_STORES = {"gcs": "gs", "abfss": "abfs"}

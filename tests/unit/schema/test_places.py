@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from declared_table import TWO, content, declared
+from postgres_schemas import schema
 
+from cloister.errors import StorageError
 from cloister.privacy.ledger.accounts import Account
-from cloister.schema.sources.databases import table_identities
+from cloister.schema.sources.databases import connect, stored_identities, table_identities
 from cloister.schema.sources.reading import places_of
-from cloister.schema.sources.stored_files import object_identity
+from cloister.schema.sources.stored_files import object_identity, same_places
 from cloister.schema.spec import Spec
 
 
@@ -91,3 +95,63 @@ def test_several_files_are_named_by_a_pattern_and_links_by_what_they_lead_to(tmp
     (folder / "2.parquet").symlink_to(elsewhere)
     assert places_of(spec) == (f"{folder}/*.parquet", str(elsewhere))
     assert Account("x", "row", "add_remove", places_of(spec)).holds(f"{folder}/1.parquet")
+
+
+def test_a_table_of_sqlite_is_the_same_in_any_case_that_sqlite_compares(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/shop.db"
+    for table in ("rows", "ROWS", "main.Rows", "MAIN.ROWS"):
+        assert table_identities(url, table)[-1] == f"{url} table main.rows"
+    assert table_identities(url, "É")[-1] != table_identities(url, "é")[-1]
+
+
+@pytest.mark.parametrize("form", ["file:{}/a.db?uri=true", "file:{}/a.db", "{}/a.db?uri=true"])
+def test_a_file_of_sqlite_is_named_by_its_path(tmp_path: Path, form: str):
+    (tmp_path / "a.db").touch()
+    url = f"sqlite:///{form.format(tmp_path)}"
+    with pytest.raises(StorageError, match="not by its path; write sqlite:///PATH"):
+        table_identities(url, "rows")
+    with pytest.raises(StorageError, match="not by its path"), connect(url, "it cannot be read"):
+        pass
+
+
+def test_a_file_is_the_same_by_each_of_its_links(tmp_path: Path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name in ("1.csv", "2.csv", "shop.db"):
+        (folder / name).write_text(name)
+        os.link(folder / name, tmp_path / name)
+    first, second, shop = (f"{tmp_path}/{name}" for name in ("1.csv", "2.csv", "shop.db"))
+    gone = f"{tmp_path}/gone.csv"
+    known = [first, second, gone, "s3://b/1.csv", f"sqlite:///{shop} table main.ROWS"]
+    assert same_places([f"{folder}/1.csv"], known) == [first]
+    assert same_places([f"{folder}/*.csv"], known) == [first, second]
+    assert same_places([gone, "s3://b/1.csv", "postgresql://b/c table a"], known) == []
+    assert same_places([f"sqlite:///{folder}/shop.db table rows"], known) == known[-1:]
+    assert same_places([f"sqlite:///{folder}/shop.db table rows2"], known) == []
+
+
+def test_postgresql_says_which_table_a_name_is(tmp_path: Path):
+    with schema() as url:
+        place = sa.make_url(url)
+        (_, _, name) = place.query["options"].partition("=")
+        with connect(url, "made") as server:
+            for statement in (
+                "CREATE TABLE visits (a int, year int) PARTITION BY LIST (year)",
+                "CREATE TABLE old PARTITION OF visits FOR VALUES IN (2025)",
+                "CREATE VIEW seen AS SELECT * FROM visits",
+            ):
+                server.exec_driver_sql(statement)
+            server.commit()
+        text = place.render_as_string(hide_password=False)
+        elsewhere = place.set(host=None, query={"host": place.host, "port": str(place.port)})
+        other = elsewhere.render_as_string(hide_password=False)
+        here, system = stored_identities(text, "visits")
+        assert here == f"postgresql://localhost:5432/{place.database} table {name}.visits"
+        assert system.startswith("postgresql system ")
+        assert stored_identities(other, f"{name}.visits")[1] == system
+        assert stored_identities(text, "seen")[1] == system.replace(".visits", ".seen")
+        part = stored_identities(text, "old")
+        assert part[1] == f"{system}/{name}.old"
+        assert Account("x", "row", "add_remove", (system,)).overlaps(part[1])
+        with pytest.raises(StorageError, match="table 'none' of source.url cannot be read"):
+            stored_identities(text, "none")
