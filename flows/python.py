@@ -181,11 +181,17 @@ def evaluate(
 
 
 def approve(
-    release: str, reason: str, *, by: str | None = None, sign: str = ""
+    release: str,
+    reason: str,
+    *,
+    by: str | None = None,
+    sign: str = "",
+    same_data: Sequence[str] = (),
 ) -> results.ReviewResult:
     """Approve a candidate, once its folder is verified.
 
     ``by`` says on whose behalf; ``sign`` is your own key, where the rules ask that people sign.
+    ``same_data`` are the other accounts that read the same rows, as an officer is asked to confirm.
 
     Raises:
         InputError: there is no such release, it is no candidate, or the rules ask for others.
@@ -197,7 +203,7 @@ def approve(
         if not reason.strip():
             raise InputError("an approval needs a reason; give it in a few words")
         who = acting(by or "")
-        state = move_release(Home.current(), release, "approved", who, reason, sign)
+        state = move_release(Home.current(), release, "approved", who, reason, sign, same_data)
         return results.ReviewResult(release, state)
 
 

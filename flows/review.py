@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from cloister.errors import CloisterError, VerificationError
 from cloister.privacy.certificate.manifest import SIGNED
 from cloister.privacy.ledger import Release, State
@@ -9,6 +11,7 @@ from cloister.privacy.ledger.governance import refuse
 from cloister.tasks.data.session import was_refused
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import open_ledger, release_of
+from cloister.tasks.ledger.fingerprints import require_seen
 from cloister.tasks.ledger.keys import open_person
 from cloister.tasks.release.approvals import sign_approval
 from cloister.tasks.release.integrity import folder_findings
@@ -20,11 +23,20 @@ from cloister.tasks.stores.mlflow_database import clear_errors
 from cloister.tasks.stores.mlflow_registry import ModelRegistry
 
 
-def move_release(home: Home, release: str, state: str, by: str, reason: str, key: str = "") -> str:
+def move_release(
+    home: Home,
+    release: str,
+    state: str,
+    by: str,
+    reason: str,
+    key: str = "",
+    same_data: Collection[str] = (),
+) -> str:
     """Move a release in the ledger, then mirror it if it has a model; the state it has now.
 
     While more approvals are needed, that is the state it had. ``key`` is the location of the key
-    with which a person signs the approval.
+    with which a person signs the approval. An officer who approves names in ``same_data`` the other
+    accounts that read the same rows.
 
     A release to be approved or published is verified first, including its records in MLflow and
     DVC, and its public files are sent to the DVC remote. Repeating a move that was killed completes
@@ -33,6 +45,7 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str, key
 
     Raises:
         InputError: there is no such release, or its state does not allow the move.
+        NotPermitted: ``by`` may not, or has not named the accounts of the same data.
         VerificationError: the folder or the stores are not what was recorded; nothing is changed.
     """
     entry = release_of(home, release)
@@ -41,6 +54,7 @@ def move_release(home: Home, release: str, state: str, by: str, reason: str, key
     if to is State.REFUNDED and was_refused(release, home):
         return refuse(open_ledger(home), release, by).state.value
     if to.shareable:
+        _require_seen(home, entry, to, by, same_data)
         if entry.state.shareable and not entry.of_domain:
             send_release(home, release)  # which checks what is signed
             sign_moves(home, release, by)
@@ -104,6 +118,18 @@ def countersign_release(home: Home, release: str, by: str) -> list[State]:
     if entry.state in SIGNED and "tracking_run" in entry.evidence:
         _mirror(home, entry)
     return signed
+
+
+def _require_seen(
+    home: Home, entry: Release, to: State, by: str, same_data: Collection[str]
+) -> None:
+    """Check that an officer who approves a candidate knows who else has its data; once is enough.
+
+    Raises:
+        NotPermitted: an account that read the same rows is not named.
+    """
+    if to is State.APPROVED and entry.state is State.CANDIDATE:
+        require_seen(home, entry, by, same_data)
 
 
 def _require_sound(home: Home, entry: Release) -> None:

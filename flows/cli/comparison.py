@@ -12,6 +12,7 @@ from cloister.figures import figure
 from cloister.flows.cli.console import say, show_json, show_table
 from cloister.flows.cli.options import By, Json, Reason, ReleaseId
 from cloister.tasks.home.home import Home
+from cloister.tasks.home.identity import identity
 
 if TYPE_CHECKING:
     from cloister.models.core.released_counts import Drift
@@ -31,12 +32,13 @@ def show(
     """Show what a decision needs: spend, utility, violations, states, beside the release before.
 
     Says what the spec declares differently than it did then, and, by the noisy counts of both,
-    whether the data changed beyond their noise. Utility is internal.
+    whether the data changed beyond their noise. Utility is internal, and shown to those who may
+    attack a candidate.
     """
     from cloister.flows.cli.reports import INTERNAL_NOTE
     from cloister.tasks.release.review import compare
 
-    review = compare(Home.current(), release, against)
+    review = compare(Home.current(), release, identity(), against)
     if as_json:
         show_json(review.to_json())
         return
@@ -47,6 +49,10 @@ def show(
         show_table("Violations in the synthetic rows", ("constraint", *names), violations)
     if utility := _beside([view["internal"] or {} for view in views]):
         show_table("Utility", ("measure", *names), utility, INTERNAL_NOTE)
+    for account, entry in review.same_data.items():
+        say(
+            f"It read the same data as account {account} (entry {entry}), which has another budget."
+        )
     if review.against:
         changes = [(change.what, change.before, change.now) for change in review.changes]
         if changes:

@@ -15,6 +15,7 @@ from cloister.flows.cli.comparison import review_attack, show
 from cloister.flows.cli.console import say, show_json, show_table
 from cloister.flows.cli.options import By, Json, Reason, ReleaseId, command_group, example
 from cloister.tasks.home.home import Home
+from cloister.tasks.home.identity import identity
 
 _MOVES = {
     "reject": ("rejected", "Reject a candidate; its charge stays."),
@@ -287,7 +288,7 @@ def _show_report(
     if audience is Audience.analysts:
         page = report_of(home, release, out)
     elif out is None:
-        page = internal_report_of(home, release)
+        page = internal_report_of(home, release, identity())
     else:
         raise InputError("--for reviewers: the page is internal and stays in the home; drop --out")
     if as_json:
@@ -320,6 +321,14 @@ def approve(
             "rules ask that people sign.",
         ),
     ] = "",
+    same_data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ACCOUNT",
+            help="Another account that read the same rows, as you know: an officer is asked for "
+            "each.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Approve a candidate: its folder is verified first.
@@ -332,7 +341,7 @@ def approve(
     from cloister.tasks.stores.prefect_registration import is_published_on_approval
 
     home = Home.current()
-    now = move_release(home, release, "approved", by, reason, sign)
+    now = move_release(home, release, "approved", by, reason, sign, same_data or ())
     account = release_of(home, release).request.dataset
     if now == "approved" and is_published_on_approval(home, account):
         now = _publish(home, release, by, reason)

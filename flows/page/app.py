@@ -53,6 +53,7 @@ _STATUS = (
 
 Visiting = Annotated[visitors.Visit, Depends(visitors.visit_of)]
 Reading = Annotated[visitors.Visit, Depends(visitors.home_visit_of)]
+Looking = Annotated[visitors.Visit, Depends(visitors.looking_visit_of)]
 Sheet = Annotated[int, Query(ge=1, le=10**6)]
 
 
@@ -114,7 +115,7 @@ def releases(
 @sheets.get("/releases/{release}", response_class=HTMLResponse)
 def release(visit: Reading, release: ReleaseId) -> Response:
     """One release: its cost, its moves, and what to decide."""
-    return show("release.html", visit, visit.sheets.release(release))
+    return show("release.html", visit, visit.sheets.release(release, visit.by))
 
 
 @sheets.get("/releases/{release}/comparison", response_class=HTMLResponse)
@@ -124,7 +125,7 @@ def comparison(
     against: Annotated[str, Query(pattern=r"^[A-Za-z0-9._:-]{0,128}$")] = "",
 ) -> Response:
     """A release beside another of its account, by default the one before."""
-    return show("comparison.html", visit, visit.sheets.comparison(release, against))
+    return show("comparison.html", visit, visit.sheets.comparison(release, against, visit.by))
 
 
 @sheets.get("/accounts/{account}", response_class=HTMLResponse)
@@ -160,21 +161,21 @@ def certificate(visit: Reading, release: ReleaseId) -> Response:
 
 
 @sheets.get("/releases/{release}/report", response_class=HTMLResponse)
-def report(visit: Reading, release: ReleaseId) -> Response:
+def report(visit: Looking, release: ReleaseId) -> Response:
     """The internal report of a release, column by column."""
     text, policy = visit.sheets.report(release)
     return HTMLResponse(text, headers={"Content-Security-Policy": policy})
 
 
 @sheets.get("/releases/{release}/attacks", response_class=HTMLResponse)
-def attacks(visit: Reading, release: ReleaseId) -> Response:
+def attacks(visit: Looking, release: ReleaseId) -> Response:
     """The internal page of attacks on a candidate by its data."""
     text, policy = visit.sheets.attacks_page(release)
     return HTMLResponse(text, headers={"Content-Security-Policy": policy})
 
 
 @sheets.get("/releases/{release}/plots/{name:path}")
-def plot(visit: Reading, release: ReleaseId, name: str) -> Response:
+def plot(visit: Looking, release: ReleaseId, name: str) -> Response:
     """A plot of the internal evaluation."""
     return FileResponse(visit.sheets.plot(release, name), media_type="image/png")
 

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Form, HTTPException, Path, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import StringConstraints
 
 from cloister.errors import InputError
 from cloister.flows.page import visitors
@@ -29,6 +30,7 @@ ReleaseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
 AccountName = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Reason = Annotated[str, Form(min_length=1, max_length=2000)]
 Amount = Annotated[str, Form(min_length=1, max_length=100)]
+Account = Annotated[str, StringConstraints(max_length=100)]
 Move = Literal["approved", "rejected", "published", "withdrawn"]
 
 
@@ -82,13 +84,20 @@ def attack(visit: Deciding, release: ReleaseId, reason: Reason) -> Response:
 
 
 @decisions.post("/releases/{release}/{move}")
-def decide(visit: Deciding, release: ReleaseId, move: Move, reason: Reason) -> Response:
+def decide(
+    visit: Deciding,
+    release: ReleaseId,
+    move: Move,
+    reason: Reason,
+    same_data: Annotated[list[Account] | None, Form()] = None,
+) -> Response:
     """Approve, reject, publish or withdraw a release.
 
-    One that was deployed to be published once approved is published too.
+    One that was deployed to be published once approved is published too. An officer who approves
+    ticks the other accounts that read the same data.
     """
-    home = visit.sheets.home
-    now = move_release(home, release, move, visit.by, _words(reason))
+    home, seen = visit.sheets.home, same_data or ()
+    now = move_release(home, release, move, visit.by, _words(reason), same_data=seen)
     account = release_of(home, release).request.dataset
     if now == "approved" and is_published_on_approval(home, account):
         move_release(home, release, "published", visit.by, reason)

@@ -25,10 +25,11 @@ from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.budgets import statuses
 from cloister.privacy.ledger.checks import find_release
 from cloister.privacy.ledger.lookups import Follower
-from cloister.privacy.ledger.permissions import missing_of
+from cloister.privacy.ledger.permissions import looking_problem, missing_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.ledger.budgets import composed_spend, grants_in
+from cloister.tasks.ledger.fingerprints import accounts_of_same_data
 from cloister.tasks.release.kept_files import ATTACKS_NAME
 from cloister.tasks.release.reports import REPORT_NAME
 from cloister.tasks.release.review import compare
@@ -109,6 +110,11 @@ class Sheets:
         with self.books() as (books, _):
             return reading_problem(books.house, by)
 
+    def looking_problem(self, by: str) -> str | None:
+        """Why somebody may not see attacks by the data, or its exact figures; None if they may."""
+        with self.books() as (books, now):
+            return looking_problem(books.house, by, now)
+
     def overview(self) -> dict[str, Any]:
         """What waits for whom, the accounts with the rest of their budgets, the last moves."""
         with self.books() as (books, now):
@@ -149,8 +155,8 @@ class Sheets:
             "states": list(State),
         }
 
-    def release(self, release: str) -> dict[str, Any]:
-        """One release: what it cost, who moved it, what it may become.
+    def release(self, release: str, by: str) -> dict[str, Any]:
+        """One release, for a visitor: what it cost, who moved it, what it may become.
 
         Raises:
             InputError: there is none of this name.
@@ -160,7 +166,7 @@ class Sheets:
             missing = missing_of(books, entry) if entry.state is State.CANDIDATE else ""
             rules = books.house.rules_of(entry.request.dataset)
             budgets = statuses(books, *_owner(entry), now, basic_composition, entry.request.blocks)
-        folder = self.home.release(release)
+        folder, exact = self.home.release(release), not self.looking_problem(by)
         return {
             "release": entry,
             "missing": missing,
@@ -168,22 +174,24 @@ class Sheets:
             "budget": min(budgets, key=lambda status: status.left),
             "moves": MOVES.get(entry.state, ()),
             "certificate": (folder / "public" / PAGE_NAME).is_file(),
-            "report": (folder / "internal" / REPORT_NAME).is_file(),
-            "plots": self._plot_names(release),
+            "report": exact and (folder / "internal" / REPORT_NAME).is_file(),
+            "plots": self._plot_names(release) if exact else [],
+            "same_data": accounts_of_same_data(self.home, entry, by),
             "attack": self.attacks[entry.id],
-            "attacked": (folder / "internal" / ATTACKS_NAME).is_file(),
+            "attacked": exact and (folder / "internal" / ATTACKS_NAME).is_file(),
         }
 
-    def comparison(self, release: str, against: str) -> dict[str, Any]:
-        """A release beside another of its account, by default the one before.
+    def comparison(self, release: str, against: str, by: str) -> dict[str, Any]:
+        """A release beside another of its account, by default the one before, for a visitor.
 
         Raises:
             InputError: there is no such release, or the other is of another account.
             VerificationError: a certificate is not what was recorded.
         """
-        review = compare(self.home, release, against or None)
+        review = compare(self.home, release, by, against or None)
         views = [review.release, *([review.against] if review.against else [])]
         names = dict.fromkeys(name for view in views for name in view.metrics or {})
+        exact = not self.looking_problem(by)
         with self.books() as (books, _):
             releases = books.reserved(*_owner(review.release.entry))
         return {
@@ -191,7 +199,9 @@ class Sheets:
             "views": views,
             "metrics": list(names),
             "others": [entry for entry in reversed(releases) if entry.id != release][:SHEET],
-            "plots": {view.entry.id: self._plot_names(view.entry.id) for view in views},
+            "plots": {
+                view.entry.id: self._plot_names(view.entry.id) if exact else [] for view in views
+            },
         }
 
     def account(self, account: str) -> dict[str, Any]:

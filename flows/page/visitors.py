@@ -240,6 +240,17 @@ def home_visit_of(
     return visit
 
 
+def looking_visit_of(visit: Annotated[Visit, Depends(home_visit_of)]) -> Visit:
+    """The visit of a home by somebody who may see attacks by its data, or its exact figures.
+
+    Raises:
+        NotPermitted: the visitor may not.
+    """
+    if problem := visit.sheets.looking_problem(visit.by):
+        raise NotPermitted(problem)
+    return visit
+
+
 async def require_own_form(request: Request, visit: Annotated[Visit, Depends(visit_of)]) -> None:
     """Check that a form was made for its session, by this page.
 

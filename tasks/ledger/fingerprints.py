@@ -14,18 +14,18 @@ import hashlib
 import hmac
 import secrets
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import permutations
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from cloister.privacy.ledger import Release
+from cloister.errors import InputError, NotPermitted
+from cloister.privacy.ledger import Ledger, Release
 from cloister.privacy.ledger.house import House
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.identity import identity
 from cloister.tasks.ledger.access import existing_ledger
-from cloister.tasks.ledger.people import house_of
 
 FINGERPRINT = "fingerprint"
 """The evidence of a spent release that holds its sealed fingerprint."""
@@ -51,16 +51,12 @@ def equal_data(home: Home) -> dict[str, list[str]]:
     compared.
     """
     ledger = existing_ledger(home)
-    if ledger is None or not is_officer(house_of(home)):
+    if ledger is None or not is_officer(ledger.books().house, identity()):
         return {}
-    key, notices = home.fingerprint_key(), defaultdict[str, list[str]](list)
-    opened = defaultdict[str, dict[str, int]](dict)
-    for account, entry, sealed in _sealed(ledger.releases()):
-        fingerprint = _opened(sealed, key)
-        if fingerprint:
-            opened[account][fingerprint] = entry
-        else:
-            notices[account] = ["read under another fingerprint.key, and not compared with others"]
+    notices = defaultdict[str, list[str]](list)
+    opened, unknown = _fingerprints(ledger, home.fingerprint_key())
+    for account in unknown:
+        notices[account] = ["read under another fingerprint.key, and not compared with others"]
     for account, twin in permutations(opened, 2):
         if both := opened[account].keys() & opened[twin].keys():
             entry = max(opened[twin][fingerprint] for fingerprint in both)
@@ -68,10 +64,70 @@ def equal_data(home: Home) -> dict[str, list[str]]:
     return dict(notices)
 
 
-def is_officer(house: House) -> bool:
-    """Whether the acting person is an officer; with no people set, everybody is."""
-    person = house.person_of(identity())
+def accounts_of_same_data(home: Home, release: Release, by: str) -> Mapping[str, int]:
+    """The other accounts that read the rows of a release, each with the entry of the last time.
+
+    None for who is no officer, and for data read under another key than this home's.
+    """
+    ledger = existing_ledger(home)
+    sealed = [step.evidence[FINGERPRINT] for step in release.steps if FINGERPRINT in step.evidence]
+    if not sealed or ledger is None or not is_officer(ledger.books().house, by):
+        return {}
+    key = home.fingerprint_key()
+    mine = {fingerprint for each in sealed if (fingerprint := _opened(each, key))}
+    return {
+        account: max(entries)
+        for account, opened in _fingerprints(ledger, key)[0].items()
+        if account != release.request.dataset
+        and (entries := [opened[fingerprint] for fingerprint in mine & opened.keys()])
+    }
+
+
+def require_seen(home: Home, release: Release, by: str, seen: Collection[str]) -> None:
+    """Check that an officer who approves a release knows which other accounts read its rows.
+
+    Others are not told, so they are not asked. Neither is a run: its refusal would tell whoever
+    runs it an exact fact about the data, at no charge.
+
+    Raises:
+        NotPermitted: an account that read the same rows is not among those ``seen``.
+        InputError: one of those ``seen`` is not known to have read them.
+    """
+    equal = accounts_of_same_data(home, release, by)
+    if strangers := sorted({*seen} - equal.keys()):
+        raise InputError(
+            f"account '{strangers[0]}' is not known to hold the data of release {release.id}; "
+            f"leave --same-data {strangers[0]} out. Nothing was changed."
+        )
+    if unseen := sorted(equal.keys() - {*seen}):
+        named = " and ".join(f"'{account}' (entry {equal[account]})" for account in unseen)
+        options = " ".join(f"--same-data {account}" for account in sorted(equal))
+        raise NotPermitted(
+            f"release {release.id} read the same rows as account {named}, and each account has a "
+            "budget of its own, so that what both reveal of these rows adds up; to approve it all "
+            f"the same, say that you know with {options}. Nothing was changed."
+        )
+
+
+def is_officer(house: House, by: str) -> bool:
+    """Whether somebody is an officer; with no people set, everybody is."""
+    person = house.person_of(by)
     return not house.people or (person is not None and "officer" in person.roles)
+
+
+def _fingerprints(ledger: Ledger, key: bytes) -> tuple[dict[str, dict[str, int]], set[str]]:
+    """The entry at which each account last read rows of each fingerprint.
+
+    And the accounts with some under another key.
+    """
+    opened, unknown = defaultdict[str, dict[str, int]](dict), set[str]()
+    for account, entry, sealed in _sealed(ledger.releases()):
+        fingerprint = _opened(sealed, key)
+        if fingerprint:
+            opened[account][fingerprint] = entry
+        else:
+            unknown.add(account)
+    return opened, unknown
 
 
 def _sealed(releases: list[Release]) -> Iterator[tuple[str, int, str]]:

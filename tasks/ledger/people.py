@@ -11,11 +11,10 @@ from typing import Any
 from cloister.errors import InputError
 from cloister.identities import new_token, token_identity
 from cloister.privacy.certificate.manifest import TRUST_NAME
-from cloister.privacy.ledger import Person, Proposal, Rules
+from cloister.privacy.ledger import Person, Proposal, Rules, permissions
 from cloister.privacy.ledger.checks import find_release
 from cloister.privacy.ledger.governance import change_person, change_rules, trust
 from cloister.privacy.ledger.house import House
-from cloister.privacy.ledger.permissions import missing_of
 from cloister.privacy.signing import FileSigner, PublicKey, Trust
 from cloister.tasks.home.home import Home, private_folder
 from cloister.tasks.ledger.access import existing_ledger, open_ledger
@@ -28,6 +27,12 @@ def house_of(home: Home) -> House:
     return ledger.books().house if ledger else House()
 
 
+def looking_problem(home: Home, by: str) -> str | None:
+    """Why somebody may not see attacks by the data, or its exact figures; None if they may."""
+    now = datetime.now(UTC).isoformat()
+    return permissions.looking_problem(house_of(home), by, now)
+
+
 def approvals_missing(home: Home, release: str) -> str:
     """Who has yet to approve a release, in words.
 
@@ -35,7 +40,7 @@ def approvals_missing(home: Home, release: str) -> str:
         InputError: there is none of this name.
     """
     books = open_ledger(home).books()
-    return missing_of(books, find_release(books, release))
+    return permissions.missing_of(books, find_release(books, release))
 
 
 def set_roles(

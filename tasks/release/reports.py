@@ -18,7 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from cloister.errors import InputError, VerificationError
+from cloister.errors import InputError, NotPermitted, VerificationError
 from cloister.evaluation import attacks
 from cloister.figures import count_of
 from cloister.models.storage import load_saved
@@ -33,6 +33,7 @@ from cloister.tasks.data.tables import read_in_blocks, read_synthetic
 from cloister.tasks.home.files import digest_of, replace_file
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import open_ledger, release_of
+from cloister.tasks.ledger.people import looking_problem
 from cloister.tasks.release.analyst_facts import link_facts, table_facts
 from cloister.tasks.release.analyst_page import ExactFigures, ReleaseFacts, analyst_page
 from cloister.tasks.release.comparison import table_of
@@ -95,13 +96,16 @@ def report_of(home: Home, what: str, out: Path | None) -> Path:
     return out
 
 
-def internal_report_of(home: Home, what: str) -> Path:
+def internal_report_of(home: Home, what: str, by: str) -> Path:
     """The page for reviewers of a release, by its id or the folder of its public files.
 
     Raises:
         InputError: there is no such release, or it has no such page.
+        NotPermitted: ``by`` may not see exact figures.
         StorageError, VerificationError: its certificate cannot be read, or was altered.
     """
+    if problem := looking_problem(home, by):
+        raise NotPermitted(problem)
     release = _public_files(home, what)[1].subject.id
     page = home.release(release_of(home, release).id) / "internal" / REPORT_NAME
     if page.is_file():

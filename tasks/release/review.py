@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from cloister.errors import InputError
@@ -21,6 +21,8 @@ from cloister.privacy.exact import decimal
 from cloister.privacy.ledger import Release, State
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import release_of, releases
+from cloister.tasks.ledger.fingerprints import accounts_of_same_data
+from cloister.tasks.ledger.people import looking_problem
 from cloister.tasks.release.integrity import recorded_certificate
 from cloister.tasks.release.preflight import saved_model
 
@@ -33,7 +35,7 @@ class ReleaseView:
     """One release: its entry in the ledger, what its certificate says, internal measures.
 
     There is no certificate of an unfinished release, nor of a measurement of domains. ``metrics``
-    are None where nothing was measured, or once the measures were deleted.
+    are None where nothing was measured, once the measures were deleted, and for who may not look.
     """
 
     entry: Release
@@ -87,13 +89,15 @@ class Review:
     """A release, the one it is compared ``against`` if any, and what changed in the spec.
 
     ``drifts`` say of each attribute whether the data changed by more than the noise of both; empty
-    where a method keeps no counts, or reused those of a previous release.
+    where a method keeps no counts, or reused those of a previous release. ``same_data`` are other
+    accounts that read the same rows, with the entry of the last time.
     """
 
     release: ReleaseView
     against: ReleaseView | None
     changes: tuple[Change, ...]
     drifts: tuple[Drift, ...] = ()
+    same_data: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as JSON values."""
@@ -102,6 +106,7 @@ class Review:
             "against": self.against and self.against.to_json(),
             "changes": [asdict(change) for change in self.changes],
             "drifts": [asdict(drift) for drift in self.drifts],
+            "same_data": dict(self.same_data),
         }
 
 
@@ -111,10 +116,11 @@ def by_state(home: Home) -> list[Release]:
     return sorted(newest, key=lambda release: release.state is not State.CANDIDATE)
 
 
-def compare(home: Home, release: str, against: str | None = None) -> Review:
-    """A release beside another of its account.
+def compare(home: Home, release: str, by: str, against: str | None = None) -> Review:
+    """A release beside another of its account, as somebody may see both.
 
-    By default that is the newest before it that is a candidate, approved or published.
+    By default that is the newest before it that is a candidate, approved or published. Measures are
+    for whoever may look at exact figures, accounts of the same data for officers.
 
     Raises:
         InputError: there is no such release, or the other is of another account.
@@ -127,8 +133,10 @@ def compare(home: Home, release: str, against: str | None = None) -> Review:
             f"release {former.id} is of account {former.request.dataset}, and {entry.id} of "
             f"{entry.request.dataset}; compare releases of one account"
         )
-    view, previous = _view(home, entry), _view(home, former) if former else None
-    return Review(view, previous, tuple(_changes(previous, view)), _drifts(home, previous, view))
+    exact = not looking_problem(home, by)
+    view, previous = _view(home, entry, exact), _view(home, former, exact) if former else None
+    changes, drifted = tuple(_changes(previous, view)), _drifts(home, previous, view)
+    return Review(view, previous, changes, drifted, accounts_of_same_data(home, entry, by))
 
 
 def _drifts(home: Home, before: ReleaseView | None, now: ReleaseView) -> tuple[Drift, ...]:
@@ -168,11 +176,11 @@ def _previous(home: Home, entry: Release) -> Release | None:
     return max(before, key=lambda release: release.steps[0].seq, default=None)
 
 
-def _view(home: Home, entry: Release) -> ReleaseView:
+def _view(home: Home, entry: Release, exact: bool) -> ReleaseView:
     folder = home.release(entry.id) / "public"
     certified = (folder / YAML_NAME).exists()
     certificate = recorded_certificate(folder, entry) if certified else None
-    return ReleaseView(entry, certificate, _metrics(home, entry.id))
+    return ReleaseView(entry, certificate, _metrics(home, entry.id) if exact else None)
 
 
 def _metrics(home: Home, release: str) -> dict[str, float] | None:

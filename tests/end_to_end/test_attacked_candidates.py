@@ -114,7 +114,12 @@ def test_only_who_decides_may_look_and_only_before(home, released, cloister, cap
     with monkeypatch.context() as patch:
         patch.setenv("CLOISTER_TOKEN", token)
         assert run(["review", "attack", released.id, *WORDS]) == 2
-    assert "needs the role officer or reviewer" in capsys.readouterr().err
+        assert "needs the role officer or reviewer" in capsys.readouterr().err
+        assert run(["report", released.id, "--for", "reviewers"]) == 2
+        assert "needs the role officer or reviewer" in capsys.readouterr().err
+        assert cloister("review", "show", released.id)["release"]["internal"] is None
+    assert cloister("review", "show", released.id)["release"]["internal"]
+    assert run(["report", released.id, "--for", "reviewers"]) == 0
     assert release_of(home, released.id).looks == ()
     cloister("review", "reject", released.id, "--reason", "draft")
     assert run(["review", "attack", released.id, *WORDS]) == 2

@@ -12,12 +12,15 @@ import pytest
 import uvicorn
 from browser import Browser, require_browser
 from hypothesis import HealthCheck, Phase, given, settings
+from ledger_requests import ask
 
 from cloister.privacy.ledger import State
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.identity import identity
 from cloister.tasks.ledger.access import open_ledger, release_of
 from cloister.tasks.ledger.budgets import budgets
+from cloister.tasks.ledger.fingerprints import FINGERPRINT, seal_fingerprint
+from cloister.tasks.ledger.fingerprints import _opened as opened_fingerprint
 from cloister.tasks.ledger.people import issue_token, set_roles, set_rules
 
 
@@ -167,6 +170,47 @@ def test_roles_decide_who_reads_and_who_decides(app, home, people, released):
     set_roles(home, "Cai", [], [], None, people.by, "none")
     stranger = Visitor(app, "nobody:2999-01-01:secret")
     assert "nobody has this token" in stranger.read("", 403)
+
+
+def test_exact_figures_are_read_by_who_may_attack_and_nobody_else(app, home, people, released):
+    internal = home.release(released.id) / "internal"
+    for name in ("attacks.html", "plots/pairs.png"):
+        (internal / name).parent.mkdir(exist_ok=True)
+        (internal / name).write_bytes(b"exact")
+    set_roles(home, "Eve", ["engineer"], [], None, people.by, "mandate")
+    engineer = issue_token(home, "Eve", 9, people.by, "works from home")[0]
+    sheet = f"/releases/{released.id}"
+    exact = [f"{sheet}/{name}" for name in ("report", "attacks", "plots/plots/pairs.png")]
+    for token in (people.Cai, engineer):
+        visitor = Visitor(app, token)
+        for path in exact:
+            assert "needs the role officer or reviewer" in visitor.read(path, 403)
+        shown = visitor.read(sheet) + visitor.read(f"{sheet}/comparison")
+        assert not any(path in shown for path in exact)
+        assert "measured on the real rows" not in shown.lower()
+    officer = Visitor(app, people.Ben)
+    shown = officer.read(sheet) + officer.read(f"{sheet}/comparison")
+    assert all(path in shown for path in exact)
+    assert "Internal: measured on the real rows" in shown
+    assert [officer.read(path) for path in exact[1:]] == ["exact", "exact"]
+
+
+def test_an_officer_ticks_the_accounts_of_the_same_data(app, home, people, released):
+    key = home.fingerprint_key()
+    (step,) = (each for each in release_of(home, released.id).steps if FINGERPRINT in each.evidence)
+    ledger = open_ledger(home)
+    ledger.grant("copy", "row", 9, 0, "ever", people.by, "why")
+    set_roles(home, "Anna", ["officer", "engineer"], [], None, people.by, "runs too")
+    copied = ledger.reserve(ask("copy"), people.by).release.id
+    sealed = seal_fingerprint(opened_fingerprint(step.evidence[FINGERPRINT], key), key)
+    ledger.spend(copied, people.by, "journal", "data", sealed)
+    sheet, box = f"/releases/{released.id}", 'name="same_data" value="copy"'
+    assert box not in Visitor(app, people.Cai).read(sheet)
+    officer = Visitor(app, people.Ben)
+    assert box in officer.read(sheet)
+    assert "--same-data copy" in officer.send(f"{sheet}/approved", 403, reason="read it")
+    officer.send(f"{sheet}/approved", reason="read it", same_data="copy")
+    assert release_of(home, released.id).state is State.APPROVED
 
 
 def test_four_eyes_and_a_second_officer_hold_on_the_page(app, home, people, released):

@@ -11,13 +11,19 @@ import pandas as pd
 import pytest
 from ledger_requests import ask
 
+from cloister.errors import InputError, NotPermitted
 from cloister.flows.cli.app import run
 from cloister.privacy.ledger import Ledger
 from cloister.tasks.data.sources import TablesSource
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.identity import identity
 from cloister.tasks.ledger.access import export_ledger, open_ledger
-from cloister.tasks.ledger.fingerprints import equal_data, seal_fingerprint
+from cloister.tasks.ledger.fingerprints import (
+    accounts_of_same_data,
+    equal_data,
+    require_seen,
+    seal_fingerprint,
+)
 from cloister.tasks.ledger.people import set_roles
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import resolve
@@ -75,6 +81,37 @@ def test_nobody_but_an_officer_is_told(tmp_path: Path, place: str, role: str, ca
     set_roles(home, "other", ("officer",), ("another",), None, identity(), "mandate")
     set_roles(home, "me", (role,), (), None, identity(), "mandate")
     assert equal_data(home) == {}
+
+
+def test_an_officer_who_approves_names_the_accounts_of_the_same_data(tmp_path, place) -> None:
+    home = home_at(tmp_path / "home", place)
+    spent(home, "visits", OTHER)
+    entries = [spent(home, account, EQUAL) for account in ("adult", "copy", "adult")]
+    (release,) = open_ledger(home).releases("copy")
+    assert accounts_of_same_data(home, release, identity()) == {"adult": entries[2]}
+    refused = rf"same rows as account 'adult' \(entry {entries[2]}\).*--same-data adult"
+    with pytest.raises(NotPermitted, match=refused):
+        require_seen(home, release, identity(), ())
+    with pytest.raises(InputError, match="'visits' is not known to hold the data"):
+        require_seen(home, release, identity(), ("adult", "visits"))
+    require_seen(home, release, identity(), ("adult",))
+    (alone,) = open_ledger(home).releases("visits")
+    require_seen(home, alone, identity(), ())
+
+
+def test_a_reviewer_who_approves_is_told_of_no_other_account(tmp_path: Path, place: str) -> None:
+    home = home_at(tmp_path / "home", place)
+    for account in ("adult", "copy"):
+        spent(home, account, EQUAL)
+    (release,) = open_ledger(home).releases("copy")
+    set_roles(home, "Anna", ("officer",), (identity(),), None, identity(), "mandate")
+    set_roles(home, "Rita", ("reviewer",), ("rita",), None, identity(), "mandate")
+    require_seen(home, release, "rita", ())
+    assert accounts_of_same_data(home, release, "rita") == {}
+    with pytest.raises(InputError, match="'adult' is not known to hold the data"):
+        require_seen(home, release, "rita", ("adult",))
+    with pytest.raises(NotPermitted):
+        require_seen(home, release, f"{identity()} on behalf of the board", ())
 
 
 def test_the_chain_does_not_show_which_releases_read_the_same(tmp_path: Path, place: str) -> None:
@@ -144,5 +181,12 @@ def test_a_copy_under_another_account_is_told_by_the_command_alone(
         ("copied", 1),
     ]
     assert found[0]["equal"][0].startswith("the same data as copied (entry ")
+    approval = ["review", "approve", said["release"], "--reason", "read it"]
+    assert run(approval) == 2
+    assert "say that you know with --same-data adult" in " ".join(capsys.readouterr().err.split())
+    assert run(["review", "show", said["release"], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["same_data"].keys() == {"adult"}
+    assert run([*approval, "--same-data", "adult"]) == 0
+    capsys.readouterr()
     assert run(["dataset", "list"]) == 0
     assert "copied: the same data as adult" in "".join(capsys.readouterr())

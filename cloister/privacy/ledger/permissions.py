@@ -218,16 +218,33 @@ def _require_role(books: LedgerState, entry: Entry) -> None:
     roles, house = _ROLES.get(entry.kind), books.house
     if roles is None or _ends_own_run(books, entry):
         return
-    by = str(entry.body.get("by"))
-    person = house.person_of(by)
-    if problem := token_problem(identity_of(by), entry.time, known=person is not None):
+    remedy = _OPENING.format(account=entry.body.get("account")) if entry.kind == OPENED else _TO_SET
+    if problem := _role_problem(house, roles, str(entry.body.get("by")), entry.time, remedy):
         raise _refusal(problem)
-    if not house.people or (person and set(person.roles) & set(roles)):
-        return
+
+
+def looking_problem(house: House, by: str, time: str) -> str | None:
+    """Why somebody may not see attacks by the data, or its exact figures; None if they may.
+
+    Whoever may make an attack may: with no people set, whoever reaches the home.
+    """
+    return _role_problem(house, _ROLES[LOOKED], by, time, _TO_SET)
+
+
+_TO_SET = "an officer sets it with cloister people set"
+
+
+def _role_problem(
+    house: House, roles: Iterable[str], by: str, time: str, remedy: str
+) -> str | None:
+    """Why somebody may not do at a time what needs one of some roles; None if they may."""
+    person = house.person_of(by)
+    if problem := token_problem(identity_of(by), time, known=person is not None):
+        return problem
+    if not house.people or (person and not set(person.roles).isdisjoint(roles)):
+        return None
     has = f"has {' and '.join(person.roles) or 'none'}" if person else "is nobody's identity"
-    remedy = _OPENING if entry.kind == OPENED else "an officer sets it with cloister people set"
-    needed = f"this needs the role {' or '.join(roles)}, and {house.name_of(by)} {has}"
-    raise _refusal(f"{needed}: {remedy.format(account=entry.body.get('account'))}")
+    return f"this needs the role {' or '.join(roles)}, and {house.name_of(by)} {has}: {remedy}"
 
 
 def _ends_own_run(books: LedgerState, entry: Entry) -> bool:
