@@ -29,6 +29,7 @@ from cloister.privacy.ledger import (
     ReservationRequest,
     State,
 )
+from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.budgets import BudgetStatus
 from cloister.privacy.ledger.checkpoints import CheckpointFile
 from cloister.privacy.ledger.checks import verify_export
@@ -413,7 +414,7 @@ def pending_release(request: ResolvedRequest, context: PublicContext, home: Home
     return ledger.books().pending(spend_id(request, context)) if ledger else None
 
 
-def all_places(ledger: Ledger, account: Account, stored: Sequence[str] = ()) -> Account:
+def all_places(books: LedgerState, account: Account, stored: Sequence[str] = ()) -> Account:
     """An account with all names of its places, also those that another account has of its files.
 
     ``stored`` are those that databases gave.
@@ -421,7 +422,7 @@ def all_places(ledger: Ledger, account: Account, stored: Sequence[str] = ()) -> 
     from cloister.schema.sources.stored_files import same_places
 
     places = tuple(dict.fromkeys((*account.places, *stored)))
-    strangers = (each for each in ledger.books().accounts.values() if each.name != account.name)
+    strangers = (each for each in books.accounts.values() if each.name != account.name)
     apart = [
         registered
         for stranger in strangers
@@ -432,14 +433,19 @@ def all_places(ledger: Ledger, account: Account, stored: Sequence[str] = ()) -> 
 
 
 def with_all_places(
-    opening: Opening, ledger: Ledger, request: ResolvedRequest, context: PublicContext
+    opening: Opening, books: LedgerState, request: ResolvedRequest, context: PublicContext
 ) -> Opening:
     """What opens an account, with all names of its places, for which databases are asked.
+
+    A release whose charge is final is only resumed, and needs none.
 
     Raises:
         StorageError: a database cannot be reached, or has no such table.
     """
     from cloister.schema.sources.reading import stored_places
 
+    pending = books.pending(spend_id(request, context))
+    if pending and pending.state is not State.RESERVED:
+        return opening
     stored = stored_places(context.spec, request.data)
-    return replace(opening, account=all_places(ledger, opening.account, stored))
+    return replace(opening, account=all_places(books, opening.account, stored))

@@ -360,12 +360,12 @@ def open_account(
     if relation not in set(Relation):
         raise InputError(f"'{relation}' is no relation; give add_remove or replace_one")
     ledger = open_ledger(home)
-    known = {name: account.partition for name, account in ledger.books().accounts.items()}
+    books = ledger.books()
+    known = {name: account.partition for name, account in books.accounts.items()}
     partition = BlockScheme.parse(blocks) if blocks else known.get(dataset)
     registered = tuple(chain.from_iterable(map(_source_identities, places)))
     account = Account(dataset, unit, relation, registered, partition)
-    account = all_places(ledger, account)
-    return ledger.open_account(account, by, reason)
+    return ledger.open_account(all_places(books, account), by, reason)
 
 
 def reread_account(home: Home, spec: Path, by: str, reason: str) -> Account:

@@ -152,9 +152,7 @@ def reserve_budget(
         access.release_request(request, context, plan),
         access.opening_of(request, context, home),
     )
-    pending = ledger.books().pending(ledger_request.spend_id)
-    if pending is None or pending.state is State.RESERVED:
-        opening = access.with_all_places(opening, ledger, request, context)
+    opening = access.with_all_places(opening, ledger.books(), request, context)
     try:
         reservation = ledger.reserve(ledger_request, request.by, opening, request.purpose)
     except errors.BudgetExceeded as error:

@@ -153,7 +153,7 @@ def test_a_table_of_a_database_has_one_budget_however_it_is_named(
         request, ledger = resolve(ReleaseRequest(spec=path)), open_ledger(home)
         context = public_context_of(request)
         declared = opening_of(request, context, home)
-        opened = with_all_places(declared, ledger, request, context)
+        opened = with_all_places(declared, ledger.books(), request, context)
         ledger.reserve(ask(f"n{number}"), "flow", opened)
 
     for number, (first, *others) in enumerate(same):
@@ -171,7 +171,7 @@ def test_places_of_an_earlier_version_that_share_files_stay(home: Home, tmp_path
         earlier.setattr(Account, "overlaps", Account.holds)
         ledger.reserve(ask("first"), "flow", opening("first", f"{tmp_path}/2026-*.csv"))
         ledger.reserve(ask("second"), "flow", second)
-    assert all_places(ledger, second.account) == second.account
+    assert all_places(ledger.books(), second.account) == second.account
 
 
 @pytest.mark.parametrize("asked", [{"unit": "key:person"}, {"relation": "replace_one"}])

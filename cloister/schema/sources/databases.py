@@ -116,7 +116,8 @@ def stored_identities(url: str, table: str) -> tuple[str, ...]:
     resolved = _near(_resolved(url, made=True))
     if resolved.get_backend_name() != "postgresql":
         return ()
-    with connect(url, f"table '{table}' of source.url cannot be read") as connection:
+    what = f"table '{table}' of source.url cannot be identified, and nothing was charged"
+    with connect(url, what) as connection:
         rows = connection.execute(sa.text(_STORED), {"name": _quoted(table)}).all()
         known = connection.execute(sa.text(_MAY_IDENTIFY)).scalar_one()
         server = connection.execute(sa.text(_IDENTIFIER)).scalar_one() if known else None

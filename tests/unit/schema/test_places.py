@@ -153,5 +153,7 @@ def test_postgresql_says_which_table_a_name_is(tmp_path: Path):
         part = stored_identities(text, "old")
         assert part[1] == f"{system}/{name}.old"
         assert Account("x", "row", "add_remove", (system,)).overlaps(part[1])
-        with pytest.raises(StorageError, match="table 'none' of source.url cannot be read"):
+        with pytest.raises(
+            StorageError, match="table 'none' of source.url cannot be identified, and nothing"
+        ):
             stored_identities(text, "none")
