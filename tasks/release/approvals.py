@@ -8,6 +8,7 @@ whose keys count.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from cloister.privacy import signing
 from cloister.privacy.certificate.manifest import APPROVAL_NAME, STATEMENTS, TRUST_NAME
 from cloister.privacy.certificate.provenance import exact_text
 from cloister.privacy.ledger import Release
-from cloister.privacy.ledger.house import APPROVAL, APPROVAL_KEY
+from cloister.privacy.ledger.house import APPROVAL, APPROVAL_KEY, MATCHED, match_roles
 
 APPROVAL_TYPE = "urn:cloister:approval"
 """The type of what people sign when they approve a release."""
@@ -94,16 +95,33 @@ def approvals_lacking(
     if trust is None:
         return []
     envelope = signing.read_envelope(folder / APPROVAL_NAME)
-    problems = []
+    problems, standings = [], {}
     for name, number in facts["approvals"].items():
         try:
             role = replace(trust.role(name), threshold=number)
         except InputError as error:
             problems.append(str(error))
             continue
-        counted = signing.standing(envelope, trust.with_role(role), name, record)
-        problems += [] if counted.complete else [str(counted)]
-    return problems
+        standings[name] = signing.standing(envelope, trust.with_role(role), name, record)
+    if facts.get(MATCHED):
+        standings = _matched(trust, facts["approvals"], standings)
+    return problems + [str(each) for each in standings.values() if not each.complete]
+
+
+def _matched(
+    trust: signing.Trust, needed: Mapping[str, int], standings: Mapping[str, signing.Standing]
+) -> dict[str, signing.Standing]:
+    """The standings of roles where each person who signed counts in one of them."""
+    able: dict[tuple[signing.PublicKey, ...], list[str]] = {}
+    for name, standing in standings.items():
+        for keys in trust.role(name).people:
+            if any(key.id in standing.signed for key in keys):
+                able.setdefault(keys, []).append(name)
+    counted = Counter(match_roles(needed, able).values())
+    return {
+        name: replace(standing, missing=needed[name] - counted[name])
+        for name, standing in standings.items()
+    }
 
 
 def _trust(folder: Path, facts: Mapping[str, Any], house: signing.Trust) -> signing.Trust | None:

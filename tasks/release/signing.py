@@ -27,7 +27,7 @@ from cloister.privacy.ledger import (
     read_chain,
 )
 from cloister.privacy.ledger.books import LedgerState
-from cloister.privacy.ledger.house import SIGNATURE
+from cloister.privacy.ledger.house import MATCHED, SIGNATURE
 from cloister.privacy.ledger.lookups import anchor_at, moves_of
 from cloister.privacy.ledger.records import Consent, Look
 from cloister.tasks.home.files import replace_file
@@ -164,7 +164,7 @@ def _approved_by(public: Path, release: Release, home: Home) -> dict[str, Any]:
     if trust is None:
         return {}
     _put_trust(home, public)
-    return {"approvals": dict(rules.approvals), "trust": trust.version}
+    return {"approvals": dict(rules.approvals), "trust": trust.version, MATCHED: True}
 
 
 def _put_trust(home: Home, public: Path) -> None:

@@ -359,3 +359,20 @@ def test_a_release_stays_what_it_is_in_every_order_of_events(
                 event,
                 capsys.readouterr().out,
             )
+
+
+def test_one_person_with_two_roles_signs_for_one_of_them(
+    home, public, people, released, tmp_path, capsys
+):
+    for name, roles in (("ben", ("officer", "reviewer")), ("cai", ("reviewer",))):
+        words = [word for role in roles for word in ("--role", role)]
+        assert run("people", "set", name, *words, "--reason", "mandate") == 0
+    needed = ("--approvals", "officer=1", "--approvals", "reviewer=1")
+    assert run("rules", "set", *needed, "--reason", "p8") == 0
+    assert approve(home, released.id, people["ben"]) == "candidate"
+    assert approve(home, released.id, people["cai"]) == "approved"
+    assert third(public, tmp_path) == 0
+    cut(public, 1)
+    capsys.readouterr()
+    assert third(public, tmp_path) == 4
+    assert "missing: one more" in capsys.readouterr().out
