@@ -200,9 +200,15 @@ class PrivacySpec(Declared):
     def unit_name(self) -> str:
         """The name that a ledger knows the unit by; the same persons share a budget."""
         unit = self.protected
-        if isinstance(unit, PersonUnit):
-            return f"key:{unit.key}"
-        return f"table:{unit.table}" if isinstance(unit, TableUnit) else unit
+        if self.unit_key:
+            return f"key:{self.unit_key}"
+        return f"table:{unit.table}" if isinstance(unit, TableUnit) else str(unit)
+
+    @property
+    def unit_key(self) -> str | None:
+        """The column whose equal values are one charged unit; None of rows and tables."""
+        unit = self.protected
+        return unit.key if isinstance(unit, PersonUnit) else None
 
 
 class Above(Declared):

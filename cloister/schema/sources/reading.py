@@ -19,7 +19,7 @@ from cloister.schema.attributes import Categorical, Ordinal
 from cloister.schema.parsing import holds_numbers
 from cloister.schema.sources import csv_files, databases, parquet_files, parts, stored_files
 from cloister.schema.sources.batches import SourceBatch
-from cloister.schema.spec import PersonUnit, SourceSpec, Spec, TableUnit
+from cloister.schema.spec import SourceSpec, Spec
 
 _MOST_TIMES = 10
 """Times the declared rows that a Parquet file may have: the declared number may be a rough figure,
@@ -142,15 +142,16 @@ def reading_of(spec: Spec, data: Path | None = None) -> dict[str, str]:
     Raises:
         StorageError: as of :func:`places_of`.
     """
-    facts = {}
+    facts, deciding = {}, _deciding_columns(spec)
     for name, part in spec.parts.items():
         of_table, text = spec.naming(name, "{}: "), _is_text(part, data)
         if text:
             facts[f"{of_table}rows"] = _rows_read(part.source)
-        for column, target in _deciding_columns(spec, name).items():
+        for column, target in deciding[name].items():
             facts[f"{of_table}{column}"] = _cell_read(part, column, text=text) + target
-        for place in places_of(part, data) if spec.tables else ():
-            facts[PLACE + place] = f"as table '{name}'"
+    for name in spec.tables:
+        places = places_of(spec.table(name), data)
+        facts |= {PLACE + location: f"as table '{name}'" for location in places}
     return facts
 
 
@@ -161,27 +162,24 @@ def _is_text(spec: Spec, data: Path | None) -> bool:
     return path is not None and stored_files.table_format(path, stored) == "csv"
 
 
-def _deciding_columns(spec: Spec, table: str) -> dict[str, str]:
-    """The columns by which a row of a table is of a unit or block, each with what it refers to."""
-    privacy = spec.privacy
-    if not spec.tables:
-        unit, block = privacy.protected, privacy.block
-        keys = [unit.key] if isinstance(unit, PersonUnit) else []
-        return dict.fromkeys([*keys, *([block.column] if block else [])], "")
-    declared, leading = spec.tables[table], _leading_tables(spec)
-    keys = [declared.key] if declared.key and table in leading else []
-    referring = {
-        column: f", a row of {reference.table}"
-        for column, reference in declared.references.items()
-        if reference.table in leading
-    }
-    return dict.fromkeys(keys, "") | referring
+def _deciding_columns(spec: Spec) -> dict[str, dict[str, str]]:
+    """The columns by which rows are of a unit or a block, by table, each with what it refers to."""
+    privacy, leading = spec.privacy, _leading_tables(spec)
+    dividing = (privacy.unit_key, privacy.block.column if privacy.block else None)
+    columns = {name: dict.fromkeys(filter(None, dividing), "") for name in spec.parts}
+    for name, table in spec.tables.items():
+        if table.key and name in leading:
+            columns[name][table.key] = ""
+        for column, reference in table.references.items():
+            if reference.table in leading:
+                columns[name][column] = f", a row of {reference.table}"
+    return columns
 
 
 def _leading_tables(spec: Spec) -> set[str]:
     """The tables of which a row is a unit's, or refers to a unit's, directly or through others."""
-    unit = spec.privacy.unit
-    leading = {unit.table} if isinstance(unit, TableUnit) else set(spec.tables)
+    unit = spec.privacy.unit_name.removeprefix("table:")
+    leading = {unit} & spec.tables.keys() or set(spec.tables)
     while (
         more := {
             name
@@ -202,7 +200,7 @@ def _rows_read(source: SourceSpec) -> str:
 def _cell_read(spec: Spec, column: str, *, text: bool) -> str:
     """Where the cell of a column stands in a row, and what it means."""
     source, attribute = spec.source, spec.attributes[column]
-    place = f"cell {source.header.index(column) + 1}" if source.header else f"column '{column}'"
+    cell = f"cell {source.header.index(column) + 1}" if source.header else f"column '{column}'"
     numbers = isinstance(attribute, Categorical | Ordinal) and holds_numbers(attribute)
     missing = {*source.missing, *([attribute.missing] if attribute.missing is not None else [])}
     details = {
@@ -212,9 +210,9 @@ def _cell_read(spec: Spec, column: str, *, text: bool) -> str:
         "thousands": source.thousands if text else None,
         "missing": " or ".join(map(repr, sorted(missing))) if text and missing != {""} else None,
     }
-    said = [f"{name} {value}" for name, value in details.items() if value is not None]
+    meant = [f"{name} {value}" for name, value in details.items() if value is not None]
     kind = f"{attribute.type} of numbers" if numbers else attribute.type
-    return f"from {place} as {', '.join([kind, *said])}"
+    return f"from {cell} as {', '.join([kind, *meant])}"
 
 
 def stored_places(spec: Spec, data: Path | None = None) -> tuple[str, ...]:
