@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from cloister.errors import CloisterError, VerificationError
-from cloister.privacy.certificate.manifest import SIGNED
+from cloister.privacy.certificate.manifest import APPROVAL_NAME, SIGNED
 from cloister.privacy.ledger import Release, State
 from cloister.privacy.ledger.governance import refuse
 from cloister.tasks.data.session import was_refused
+from cloister.tasks.home.files import exclusive, replace_file
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import open_ledger, release_of
 from cloister.tasks.ledger.fingerprints import require_seen
@@ -48,6 +49,21 @@ def move_release(
         NotPermitted: ``by`` may not, or has not named the accounts of the same data.
         VerificationError: the folder or the stores are not what was recorded; nothing is changed.
     """
+    release_of(home, release)
+    with exclusive(home.folder / "decision.lock"):
+        return _moved(home, release, state, by, reason, key, same_data)
+
+
+def _moved(
+    home: Home,
+    release: str,
+    state: str,
+    by: str,
+    reason: str,
+    key: str,
+    same_data: Collection[str],
+) -> str:
+    """Move a release while nothing else is decided in the home."""
     entry = release_of(home, release)
     end_deletions(home, entry)
     to = State.REFUNDED if state == "withdrawn" and entry.state is State.RESERVED else State(state)
@@ -60,8 +76,7 @@ def move_release(
             sign_moves(home, release, by)
         _require_sound(home, entry)
     if not (to.shareable and to is entry.state):
-        signed = _approved(home, entry, key) if to is State.APPROVED and key else {}
-        now = open_ledger(home).advance(release, to, by, reason, signed)
+        now = _advanced(home, entry, to, by, reason, key)
         if now.state is not to:
             return now.state.value
     if to is not State.REFUNDED:
@@ -87,9 +102,21 @@ def _delete_due(home: Home, release: str, to: State, by: str) -> None:
         ) from None
 
 
-def _approved(home: Home, entry: Release, key: str) -> dict[str, str]:
-    """What the ledger holds of a person's signature on a release."""
-    return sign_approval(home.release(entry.id) / "public", entry, open_person(key))
+def _advanced(home: Home, entry: Release, to: State, by: str, reason: str, key: str) -> Release:
+    """The release after a move in the ledger; a refused approval leaves no signature behind."""
+    if to is not State.APPROVED or not key:
+        return open_ledger(home).advance(entry.id, to, by, reason)
+    path = home.release(entry.id) / "public" / APPROVAL_NAME
+    before = path.read_bytes() if path.exists() else None
+    signed = sign_approval(path.parent, entry, open_person(key))
+    try:
+        return open_ledger(home).advance(entry.id, to, by, reason, signed)
+    except CloisterError:
+        if before is None:
+            path.unlink()
+        else:
+            replace_file(path, lambda part: part.write_bytes(before))
+        raise
 
 
 def countersign_all(home: Home, by: str) -> list[str]:

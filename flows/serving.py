@@ -53,10 +53,10 @@ def serve(flow: Flow[..., Any], home: Home) -> None:
             try:
                 checked = warn_of_missing(home, checked)
                 serve_due(flow, home)
+                for problem in send_due(home):
+                    warn(problem)
             except CloisterError as error:
-                warn(str(error))  # a server that is down may come back
-            for problem in send_due(home):
-                warn(problem)
+                warn(str(error))  # a server that is down, or a full disk, may come back
             sleep(_INTERVAL)
 
 

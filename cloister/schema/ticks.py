@@ -88,7 +88,10 @@ def number_of(attribute: attributes.AnyAttribute, value: object) -> float:
         return attributes.as_moment(value).timestamp()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError("not a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        raise TypeError("not a number that can be counted with") from None
 
 
 def ticks_of_series(attribute: attributes.AnyAttribute, typed: pd.Series) -> Integers:

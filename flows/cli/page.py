@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cloister.errors import InputError
+from cloister.errors import CloisterError, InputError
 from cloister.flows.cli.options import Json, example
 from cloister.schema.sources import files_and_urls
 from cloister.tasks.home.home import Home
@@ -118,8 +118,11 @@ def _notify(homes: Sequence[Home]) -> None:
 
     while True:
         for home in homes:
-            for problem in send_due(home):
-                warn(problem)
+            try:
+                for problem in send_due(home):
+                    warn(problem)
+            except CloisterError as error:
+                warn(str(error))  # a full disk, or one that is read-only, may be mended
         time.sleep(_INTERVAL)
 
 

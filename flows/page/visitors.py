@@ -270,7 +270,11 @@ def require_same_origin(request: Request) -> None:
         HTTPException: 403 if a browser says that it was not.
     """
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    try:
+        sender = request.headers.get("host") if origin is None else urlsplit(origin).netloc
+    except ValueError:  # as of http://[::1
+        sender = ""
+    if sender != request.headers.get("host"):
         raise HTTPException(403, "this form was sent from another page")
 
 

@@ -144,8 +144,7 @@ def parse_question(text: str, domain: Domain) -> Question:
         return _regression(Question(text, cast("Kind", kind), by=by, where=where), of, domain)
     names, probability = _split(of), 0.5
     if kind == "quantile":
-        *names, written = names
-        probability = _probability(written)
+        probability = _probability(names.pop() if names else "")
     columns = tuple(_column(name, domain) for name in names)
     kind = "quantile" if kind == "median" else kind
     _require_fitting(kind, columns)

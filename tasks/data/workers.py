@@ -227,16 +227,22 @@ def _client_of(address: str, closing: ExitStack) -> Client:
     from distributed import Client, LocalCluster, Security
 
     if local := re.fullmatch(LOCAL_WORKERS, address):
-        cluster = LocalCluster(
-            n_workers=int(local[1]),
-            threads_per_worker=1,
-            memory_limit=0,
-            dashboard_address=None,
-            local_directory=tempfile.gettempdir(),
-            security=Security.temporary(),
-        )
-        cluster = closing.enter_context(cluster)
-        return closing.enter_context(Client(cluster, direct_to_workers=True))
+        try:
+            cluster = LocalCluster(
+                n_workers=int(local[1]),
+                threads_per_worker=1,
+                memory_limit=0,
+                dashboard_address=None,
+                local_directory=tempfile.gettempdir(),
+                security=Security.temporary(),
+            )
+            cluster = closing.enter_context(cluster)
+            return closing.enter_context(Client(cluster, direct_to_workers=True))
+        except (OSError, RuntimeError, TimeoutError) as error:
+            raise StorageError(
+                f"the processes of --workers {address} cannot be started ({_reason(error, '')}); "
+                "run the same command again, or with fewer; nothing was charged now"
+            ) from None
     security = Security(require_encryption=True)
     if not all((security.tls_ca_file, security.tls_client_cert, security.tls_client_key)):
         raise InputError(

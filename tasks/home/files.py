@@ -320,8 +320,15 @@ def exclusive(path: Path, otherwise: str = "") -> Iterator[None]:
 
     Raises:
         InputError: another process holds it, and ``otherwise`` says what to do in place of waiting.
+        StorageError: the file cannot be made or opened, as on a disk that is full or read-only.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise StorageError(
+            f"{path} cannot be opened ({os.strerror(error.errno or 0)}); make room, or make the "
+            "folder writable, and try again"
+        ) from None
     try:
         _lock(descriptor, otherwise)
         yield

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from itertools import permutations
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from cloister.errors import NotPermitted, VerificationError
+from cloister.errors import CloisterError, NotPermitted, VerificationError
 from cloister.flows.cli.app import main
 from cloister.privacy.certificate.approval import require_approved
 from cloister.privacy.certificate.certificate import read_certificate
@@ -376,3 +377,32 @@ def test_one_person_with_two_roles_signs_for_one_of_them(
     capsys.readouterr()
     assert third(public, tmp_path) == 4
     assert "missing: one more" in capsys.readouterr().out
+
+
+def test_a_refused_approval_leaves_no_signature(home, public, people, released):
+    before = [path.name for path in public.iterdir()]
+    with pytest.raises(NotPermitted, match="Ben approves by their own key"):
+        approve(home, released.id, people["cai"], by="ben")
+    assert [path.name for path in public.iterdir()] == before
+    approve(home, released.id, people["ben"])
+    signed = (public / APPROVAL_NAME).read_bytes()
+    with pytest.raises(NotPermitted, match="Ben approved it before"):
+        approve(home, released.id, people["ben"])
+    with pytest.raises(NotPermitted, match="Anna approves by their own key"):
+        approve(home, released.id, people["cai"], by=identity())
+    assert (public / APPROVAL_NAME).read_bytes() == signed
+
+
+def test_an_approval_beside_a_rejection_ends_as_one_of_them(home, public, people, released):
+    def decide(state: str) -> str:
+        try:
+            return move_release(home, released.id, state, "ben", "why", keys[state])
+        except CloisterError as error:
+            return str(error)
+
+    keys = {"approved": str(people["ben"].path), "rejected": ""}
+    with ThreadPoolExecutor(2) as threads:
+        ends = [*threads.map(decide, ("approved", "rejected"))]
+    assert ends[1] == "rejected"
+    assert ends[0] == "candidate" or "cannot become approved" in ends[0]
+    assert verify_records(home, None)[1] == []

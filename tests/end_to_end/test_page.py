@@ -131,9 +131,10 @@ def test_a_form_of_another_page_or_session_changes_nothing(app, officer, home, r
     for sent in ({}, {"csrf": ""}, {"csrf": csrf}, {"csrf": "é"}):
         assert officer.client.post(place, data=fields | sent).status_code == 403
     own = officer.read("/people").partition('name="csrf" value="')[2].partition('"')[0]
-    foreign = {"Origin": "http://evil.example"}
-    answer = officer.client.post(place, data=fields | {"csrf": own}, headers=foreign)
-    assert answer.status_code == 403
+    for origin in ("http://evil.example", "http://[::1"):
+        foreign = {"Origin": origin}
+        answer = officer.client.post(place, data=fields | {"csrf": own}, headers=foreign)
+        assert answer.status_code == 403
     assert open_ledger(home).anchor() == before
 
 

@@ -375,6 +375,19 @@ def test_addresses_without_tls_or_without_a_scheduler_are_refused(
     assert charges(place) == []
 
 
+def test_workers_that_cannot_be_started_are_named_before_the_charge(
+    place, parted, monkeypatch, capsys
+):
+    def killed(**_: object) -> None:
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr("distributed.LocalCluster", killed)
+    assert run([*parted, *QUICK, "--workers", "local:2"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "the processes of --workers local:2 cannot be started" in said
+    assert charges(place) == []
+
+
 @pytest.mark.slow
 def test_a_scheduler_that_does_not_answer_is_named(place, parted, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(module, "_SECONDS", 1)

@@ -87,11 +87,12 @@ def files_of(source: str | Path) -> tuple[str, ...]:
     for any letters, and not for the point or line that begins a name which is no data.
 
     Raises:
-        StorageError: no file has such a name, or a folder has none.
+        StorageError: no file has such a name, or a folder has none; or it is a device or a pipe.
         OSError: the folder cannot be read.
     """
     folder, pattern = _pattern(source)
     if not pattern:
+        _require_regular(source)
         return (str(source),)
     system, path = _located(folder)
     entries = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
@@ -102,6 +103,12 @@ def files_of(source: str | Path) -> tuple[str, ...]:
             "source.path, or give --data"
         )
     return tuple(_within(folder, name) for name in names)
+
+
+def _require_regular(source: str | Path) -> None:
+    """Check that a path is no device or pipe, which may never end and cannot be read again."""
+    if not is_remote(source) and Path(source).exists() and not Path(source).is_file():
+        raise StorageError(f"{source} is no regular file; copy its rows into one, and name that")
 
 
 def identities(source: str | Path) -> tuple[str, ...]:

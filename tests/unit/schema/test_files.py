@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from cloister.errors import StorageError
 from cloister.files import is_running, write_whole
+from cloister.schema.sources.stored_files import files_of
+from cloister.tasks.home.files import exclusive
 
 
 def ended() -> int:
@@ -105,3 +108,21 @@ def test_whether_a_process_runs():
         False,
         False,
     ]
+
+
+def test_a_lock_that_cannot_be_made_is_named_with_the_reason(tmp_path):
+    with (
+        pytest.raises(StorageError, match=r"gone/lock cannot be opened \(No such file"),
+        exclusive(tmp_path / "gone" / "lock"),
+    ):
+        pass
+
+
+def test_devices_and_pipes_are_no_sources_since_they_may_never_end(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path in (tmp_path / "pipe.csv", Path("/dev/zero")):
+        with pytest.raises(StorageError, match="is no regular file"):
+            files_of(path)
+    (tmp_path / "rows.csv").write_text("a\n1\n")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "rows.csv")
+    assert files_of(tmp_path / "link.csv") == (str(tmp_path / "link.csv"),)
