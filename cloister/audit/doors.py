@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 import numpy as np
 
@@ -37,8 +37,11 @@ class HeardJournal(Journal):
 
     def answer(self, request: Mapping[str, Any], draw: Callable[[], Array]) -> Array:
         """See :class:`Journal`."""
+        replayed = self.position < self.recorded
         self.last = super().answer(request, draw)
         self.queries += "event" in request
+        if replayed:  # the exact answer is wanted all the same
+            draw()
         return self.last
 
 
@@ -59,13 +62,15 @@ class Losses:
     """The privacy loss of each answer of a release, in nats: the table with the unit on top.
 
     ``nearness`` adds up that of ``drawn`` answers of known mechanisms to the exact ones; ``unread``
-    counts the answers whose likelihood is not known, ``events`` what they were.
+    counts the answers whose likelihood is not known, ``events`` what they were, and ``unpaid``
+    those that hold more than their noisy numbers.
     """
 
     total: float = 0.0
     nearness: float = 0.0
     drawn: int = 0
     unread: int = 0
+    unpaid: int = 0
     events: Counter[Event] = field(default_factory=Counter)
 
     def add(self, event: Event, likelihoods: Sequence[float | None]) -> None:
@@ -122,11 +127,9 @@ class Watched(Query[RowsT, SensitivityT, AnswerT], Generic[RowsT, SensitivityT, 
         self.answered = self.query.exact(rows, _Recording(source, self.drawn))  # type: ignore[arg-type]
         return self.answered
 
-    def outcome(self, rows: RowsT, noisy: Array) -> AnswerT:
-        if self.answered is None:  # the journal had the answer, so none was computed
-            self.exact(rows, NoiseSource())
+    def outcome(self, noisy: Array) -> AnswerT:
         self.noisy = noisy
-        return self.query.outcome(rows, noisy)
+        return self.query.outcome(noisy)
 
 
 class _Recording:
@@ -200,6 +203,10 @@ class WatchedDoor(Generic[RowsT]):
         beside: Watched[RowsT, SensitivityT, AnswerT] = Watched(query, empty=gradient)
         self.twin.answer(beside, _Exact(mechanism), label)
         self._add(mechanism, fitted, beside)
+        # the query has now read the other table: what it makes of the same numbers is the same
+        self.worlds.losses.unpaid += not np.array_equal(
+            cast("Any", answer), cast("Any", query.outcome(cast("Array", fitted.noisy)))
+        )
         return answer
 
     def divide(self, split: Divider[RowsT], label: str) -> tuple[WatchedDoor[RowsT], ...]:

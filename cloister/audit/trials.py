@@ -115,6 +115,7 @@ class Trial(NamedTuple):
     def of(cls, with_unit: bool, losses: Losses, unplanned: int, seconds: float = 0) -> Trial:
         """That of the losses of a release."""
         near = losses.nearness, losses.drawn
+        unplanned += losses.unpaid
         return cls(with_unit, losses.total, *near, losses.unread, unplanned, seconds)
 
 

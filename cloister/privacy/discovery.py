@@ -28,7 +28,6 @@ from cloister.privacy.mechanisms.noise import (
     SparseHistogram,
 )
 from cloister.privacy.queries import raw_columns
-from cloister.privacy.queries.query import Door
 from cloister.schema import attributes as types
 from cloister.schema.parsing import holds_numbers
 from cloister.schema.ticks import representable
@@ -157,7 +156,7 @@ def require_enough(plan: DomainPlan, rows: int) -> None:
 
 
 def discover(
-    private: Door[raw_columns.RawColumns], plan: DomainPlan, advanced: Callable[[int, int], None]
+    private: raw_columns.ColumnsDoor, plan: DomainPlan, advanced: Callable[[int, int], None]
 ) -> Findings:
     """Run all planned queries.
 
@@ -219,7 +218,7 @@ def _parts(
 
 
 def _keys_of(
-    private: Door[raw_columns.RawColumns],
+    private: raw_columns.ColumnsDoor,
     plan: DomainPlan,
     name: str,
     attribute: types.AnyAttribute,
@@ -227,7 +226,10 @@ def _keys_of(
 ) -> Keys | None:
     """The keys of one attribute; None if nothing reached its threshold."""
     if isinstance(attribute, types.Categorical):
-        values = private.answer(raw_columns.TextCounts(name, attribute), plan.histogram, name)
+        query = raw_columns.TextCounts(name, attribute)
+        numbers, counts = private.answer(query, plan.histogram, name)
+        words = private.words(name, attribute, numbers)
+        values = dict(zip(words, counts.tolist(), strict=True))
         return (
             _listed(attribute, values, nullable=rows - sum(values.values()) >= plan.threshold)
             if values

@@ -105,6 +105,13 @@ def test_a_flaw_in_rows_with_workers_is_found(workers, tmp_path, monkeypatch):
     assert shown(arena.claim, list(arena.trials(worlds(twin.trials)))).p_value < LEVEL
 
 
+class WatchedColumns(WatchedDoor):
+    """The doors to raw columns, of which the fitted one names the texts that it released."""
+
+    def words(self, *released):
+        return self.door.words(*released)
+
+
 def measured_trials(folder: Path, relation: Relation):
     """Measurements of all domains of either table, on the path of `cloister spec measure`."""
     tables = neighbours(ROW, relation, "rare", 160)
@@ -138,7 +145,8 @@ def measured_trials(folder: Path, relation: Relation):
                         (int(not with_unit), EchoJournal(journal)),
                     )
                 ]
-                discover(WatchedDoor(*doors, Worlds(with_unit, losses)), plan, lambda *_: None)
+                watched = WatchedColumns(*doors, Worlds(with_unit, losses))
+                discover(watched, plan, lambda *_: None)
             unplanned = sum((losses.events - planned).values())
             found.append(Trial.of(with_unit, losses, unplanned))
     return Claim.of(plan.event, 1e-6, relation), found

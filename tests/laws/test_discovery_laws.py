@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -80,10 +81,16 @@ class Eager(SparseHistogram):
 
 
 class Leaky(RowCount):
-    """Returns the exact number of rows."""
+    """Returns the exact number of rows, which it kept for that."""
 
-    def outcome(self, rows, noisy):
-        return len(rows.frame)
+    def exact(self, rows, source):
+        self.kept.append(len(rows.frame))
+        return super().exact(rows, source)
+
+    def outcome(self, noisy):
+        return self.kept[-1]
+
+    kept: ClassVar[list[int]] = []
 
 
 NEIGHBOURS = (
@@ -122,7 +129,8 @@ def values_draw(mechanism: SparseHistogram) -> Draw:
         words = [f"word {number}" for number in range(trials)] if which else [None] * trials
         frame = pd.DataFrame({"city": words}, dtype="str")
         private = door(frame, mechanism.event(Neighbours().partition), seed=which)
-        released = private.answer(TextCounts("city", CITY), mechanism, "city")
+        numbers, counts = private.answer(TextCounts("city", CITY), mechanism, "city")
+        released = dict(zip(private.words("city", CITY, numbers), counts, strict=True))
         return np.array([[released.get(f"word {number}", 0)] for number in range(trials)])
 
     return draw

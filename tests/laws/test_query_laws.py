@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from inspect import signature
 
 import cloudpickle
 import numpy as np
@@ -46,6 +47,21 @@ def test_no_unit_changes_more_pairs_where_most_rows_are_left_over(neighbours: Ne
 @pytest.mark.parametrize("kind", LAWS, ids=lambda kind: kind.__name__)
 def test_a_broken_query_is_caught(kind: type):
     assert not all(LAWS[kind].holds(LAWS[kind].broken, neighbours) for neighbours in UNITS)
+
+
+def test_an_outcome_is_handed_noisy_numbers_alone():
+    for kind in queries():
+        assert list(signature(kind.outcome).parameters) == ["self", "noisy"]
+
+
+@pytest.mark.parametrize("kind", LAWS, ids=lambda kind: kind.__name__)
+def test_an_outcome_is_the_same_whatever_rows_were_read(kind: type):
+    query, rng = LAWS[kind].make(kind), np.random.default_rng(1)
+    first, second = (LAWS[kind].rows(random_rows(rng, count)) for count in (3, 2))
+    noisy = 0 * query.exact(first, NoiseSource.insecure(1))
+    before = query.outcome(noisy)
+    query.exact(second, NoiseSource.insecure(1))
+    np.testing.assert_equal(query.outcome(noisy), before)
 
 
 def cut(table: Table, ends: list[int]) -> list[Table]:

@@ -56,7 +56,7 @@ def test_counts_are_those_of_the_rows_one_by_one_by_products_and_by_lookups(made
     coding = query.coding
     ones = coding.code(list(codes)).astype(np.int64)
     expected = sum(np.outer(row, row) for row in ones.T)
-    matrix = query.outcome(None, found)
+    matrix = query.outcome(found)
     across = coding.pairs | coding.pairs.T
     assert (matrix[across] == expected[across]).all()
     assert (matrix[~across] == 0).all()

@@ -44,7 +44,7 @@ class UpperHalves(Query[TableRows, Sensitivity, np.ndarray]):
         upper = [(2 * codes[name] >= domain[name].size).sum() for name in self.columns]
         return np.array(upper, dtype=np.int64)
 
-    def outcome(self, rows: TableRows, noisy: np.ndarray) -> np.ndarray:
+    def outcome(self, noisy: np.ndarray) -> np.ndarray:
         return noisy
 
 

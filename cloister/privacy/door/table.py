@@ -40,6 +40,7 @@ from cloister.privacy.queries.query import (
     TableRows,
 )
 from cloister.privacy.queries.raw_columns import RawColumns
+from cloister.schema.attributes import AnyAttribute
 from cloister.schema.domain import Domain, Table
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit
@@ -245,7 +246,7 @@ class PrivateRows(Generic[RowsT]):
                 query.exact(self.__rows, self.__noise), sensitivity, self.__noise
             )
 
-        return query.outcome(self.__rows, self.__journal.answer(request, draw))
+        return query.outcome(self.__journal.answer(request, draw))
 
     def secret_number(self, most: int, label: str) -> int:
         """An even random number from 1 to ``most``, the same in a run that resumes a killed one.
@@ -295,7 +296,25 @@ class PrivateColumns(PrivateRows[RawColumns]):
         journal: Journal,
         noise: NoiseSource,
     ) -> None:
-        super().__init__(RawColumns(frame, key), neighbours, PlanBudget(planned), journal, noise)
+        self.__columns = RawColumns(frame, key)
+        super().__init__(self.__columns, neighbours, PlanBudget(planned), journal, noise)
+
+    def words(self, name: str, attribute: AnyAttribute, numbers: Integers) -> list[str]:
+        """The texts of a column that have the numbers (n,) of an answer, in their order.
+
+        Privacy: post-processing. A number is a keyed hash of 63 bits, which cannot be had but from
+            an answer; and each text is checked to have its number, so that nothing else leaves.
+
+        Raises:
+            UnplannedQuery: a number is that of no text of the column.
+        """
+        words = self.__columns.words(name, attribute, numbers)
+        if (keyed_numbers(words, self.__columns.key) != numbers).any():
+            raise UnplannedQuery(
+                f"column '{name}' has no text of a number that was looked up; pass the numbers of "
+                "the answer to TextCounts of this column alone (nothing was charged)"
+            )
+        return words
 
 
 FirstRows = Callable[[int], Table]

@@ -248,5 +248,5 @@ class GradientSum(Query[TableRows, ClippedSum, Floats]):
         summed = rows.table.summed if self.rows.spread else summed_here
         return summed(kernel, in_blocks(codes, self.rows.block))
 
-    def outcome(self, rows: TableRows, noisy: Array) -> Floats:  # noqa: ARG002
+    def outcome(self, noisy: Array) -> Floats:
         return noisy

@@ -53,7 +53,7 @@ class PartitionCounts(Query[TableRows, Sensitivity, Integers]):
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:  # noqa: ARG002
         return rows.counts(self.partitions)
 
-    def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
+    def outcome(self, noisy: Array) -> Integers:
         return noisy.reshape(self.shape)
 
 
@@ -163,7 +163,7 @@ class ConjunctionCounts(Query[TableRows, Sensitivity, Integers]):
         total = count_conjunctions(rows, self.partitions, self.coding)
         return total[self.coding.pairs]
 
-    def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
+    def outcome(self, noisy: Array) -> Integers:
         counts = np.zeros((self.coding.width, self.coding.width), dtype=np.int64)
         counts[self.coding.pairs] = noisy
         return counts + counts.T

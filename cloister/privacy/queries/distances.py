@@ -58,7 +58,7 @@ class Distances(Query[TableRows, OnGridSensitivity, Floats]):
         ]
         return np.rint(np.array(distances) * (GRID_STEPS / (1 + FLOATING))).astype(np.int64)
 
-    def outcome(self, rows: TableRows, noisy: Array) -> Floats:  # noqa: ARG002
+    def outcome(self, noisy: Array) -> Floats:
         return noisy.astype(np.float64) * ((1 + FLOATING) / GRID_STEPS)
 
 
@@ -118,7 +118,7 @@ class CandidateScores(Query[TableRows, Fraction, int]):
         penalties = np.array([round(FINENESS * each.penalty) for each in self.candidates])
         return np.asarray(distances - penalties, dtype=np.int64)
 
-    def outcome(self, rows: TableRows, noisy: Array) -> int:  # noqa: ARG002
+    def outcome(self, noisy: Array) -> int:
         return int(noisy[0])
 
 
@@ -160,7 +160,7 @@ class ConditionalScores(Query[TableRows, Fraction, int]):
             scores.append(int(distance) - round(FINENESS**2 * each.penalty))
         return np.array(scores, dtype=np.int64)
 
-    def outcome(self, rows: TableRows, noisy: Array) -> int:  # noqa: ARG002
+    def outcome(self, noisy: Array) -> int:
         return int(noisy[0])
 
 
@@ -201,6 +201,6 @@ class PairScores(Query[TableRows, Fraction, tuple[int, int]]):
             scores[position, position + 1 :] += np.add.reduceat(distances, begins)
         return np.asarray(scores[self.open])
 
-    def outcome(self, rows: TableRows, noisy: Array) -> tuple[int, int]:  # noqa: ARG002
+    def outcome(self, noisy: Array) -> tuple[int, int]:
         first, second = np.argwhere(self.open)[int(noisy[0])]
         return int(first), int(second)

@@ -63,7 +63,7 @@ class Entropies(Query[TableRows, OnGridSensitivity, Floats]):
         bits = np.array([self._entropy(counts) for counts in rows.remembered_counts(self.of)])
         return np.rint(bits / self._step).astype(np.int64)
 
-    def outcome(self, rows: TableRows, noisy: Array) -> Floats:  # noqa: ARG002
+    def outcome(self, noisy: Array) -> Floats:
         return noisy.astype(np.float64) * self._step
 
     @property

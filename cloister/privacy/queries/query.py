@@ -122,11 +122,8 @@ class Query(ABC, Generic[RowsT, SensitivityT, AnswerT]):
         """The exact answer, which never leaves the door; ``source`` draws secret samples."""
 
     @abstractmethod
-    def outcome(self, rows: RowsT, noisy: Array) -> AnswerT:
-        """The noisy numbers in the form that callers get.
-
-        Privacy: post-processing, except for looking up the texts of numbers that were released.
-        """
+    def outcome(self, noisy: Array) -> AnswerT:
+        """The noisy numbers in the form that callers get; post-processing, which sees no row."""
 
 
 class Mechanism(Protocol[SensitivityT_contra]):

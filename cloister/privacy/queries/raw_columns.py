@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ from cloister.hashing import keyed_numbers
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.query import Query
+from cloister.privacy.queries.query import Door, Query
 from cloister.schema.attributes import LARGEST_WHOLE, AnyAttribute, Date, Datetime, Float, Integer
 from cloister.schema.parsing import parse
 from cloister.schema.sources.storage_types import texts
@@ -265,6 +265,20 @@ class RawColumns:
         np.add.at(counts, places, frequencies.to_numpy(dtype=np.int64))
         return [str(frequencies.index[row]) for row in first], cells, counts
 
+    def words(self, name: str, attribute: AnyAttribute, numbers: Integers) -> list[str]:
+        """The texts of a column that have the numbers (n,), in their order; "" where none has."""
+        words, cells, _ = self.texts(name, attribute)
+        by_number = dict(zip(cells.tolist(), words, strict=True))
+        return [by_number.get(number, "") for number in numbers.tolist()]
+
+
+class ColumnsDoor(Door[RawColumns], Protocol):
+    """A door to raw columns, which also names the texts of numbers that it released."""
+
+    def words(self, name: str, attribute: AnyAttribute, numbers: Integers) -> list[str]:
+        """The texts of a column that have the numbers (n,) of an answer, in their order."""
+        ...
+
 
 @dataclass(frozen=True)
 class RowCount(Query[RawColumns, Sensitivity, int]):
@@ -285,7 +299,7 @@ class RowCount(Query[RawColumns, Sensitivity, int]):
     def exact(self, rows: RawColumns, source: NoiseSource) -> Integers:  # noqa: ARG002
         return np.array([len(rows.frame)], dtype=np.int64)
 
-    def outcome(self, rows: RawColumns, noisy: Array) -> int:  # noqa: ARG002
+    def outcome(self, noisy: Array) -> int:
         return int(noisy[0])
 
 
@@ -314,18 +328,18 @@ class BucketCounts(Query[RawColumns, Sensitivity, Integers]):
         parts = self.buckets.of(rows.frame[self.buckets.name])
         return np.bincount(parts, minlength=self.buckets.size).astype(np.int64)
 
-    def outcome(self, rows: RawColumns, noisy: Array) -> Integers:  # noqa: ARG002
+    def outcome(self, noisy: Array) -> Integers:
         return noisy
 
 
 @dataclass(frozen=True)
-class TextCounts(Query[RawColumns, Sensitivity, dict[str, int]]):
-    """The readable values of one column, as text, whose noisy counts reach the threshold.
+class TextCounts(Query[RawColumns, Sensitivity, Integers]):
+    """The readable values of one column whose noisy counts reach the threshold, as numbers.
 
-    The answer holds these counts. Proof: a histogram over all texts, each mapped to 63 bits of a
-    keyed BLAKE2b, so that the number of a text does not depend on which other texts occur. Texts
-    with the same number, if any, are counted together. The texts of the released numbers are looked
-    up in the rows; they are what was released.
+    The answer (2, n) holds the numbers of their texts, and the counts; :class:`ColumnsDoor` names
+    the texts. Proof: a histogram over all texts, each mapped to 63 bits of a keyed BLAKE2b, so that
+    the number of a text does not depend on which other texts occur. Texts with the same number, if
+    any, are counted together.
     """
 
     name: ClassVar[str] = "categories"
@@ -342,8 +356,5 @@ class TextCounts(Query[RawColumns, Sensitivity, dict[str, int]]):
         _, cells, counts = rows.texts(self.column, self.attribute)
         return np.stack([cells, counts])
 
-    def outcome(self, rows: RawColumns, noisy: Array) -> dict[str, int]:
-        words, cells, _ = rows.texts(self.column, self.attribute)
-        released, counts = noisy
-        places = np.searchsorted(cells, released)
-        return {words[position]: int(count) for position, count in zip(places, counts, strict=True)}
+    def outcome(self, noisy: Array) -> Integers:
+        return noisy

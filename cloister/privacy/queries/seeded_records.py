@@ -166,7 +166,7 @@ class SeededCandidates(Query[TableRows, CandidateSet, Integers]):
         )
         return np.concatenate([np.zeros((0, seeds.shape[1] + 1), dtype=np.int32), *blocks])
 
-    def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
+    def outcome(self, noisy: Array) -> Integers:
         return noisy
 
     def _drawn(self, seeds: PartNumbers, source: NoiseSource) -> Iterator[_Drawn]:

@@ -53,8 +53,8 @@ class OnDerived(Query[TableRows, SensitivityT, AnswerT], Generic[SensitivityT, A
     def exact(self, rows: TableRows, source: NoiseSource) -> Array:
         return self.query.exact(rows.derived(self.derivation), source)
 
-    def outcome(self, rows: TableRows, noisy: Array) -> AnswerT:
-        return self.query.outcome(rows.derived(self.derivation), noisy)
+    def outcome(self, noisy: Array) -> AnswerT:
+        return self.query.outcome(noisy)
 
 
 @dataclass(frozen=True)

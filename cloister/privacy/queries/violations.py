@@ -61,7 +61,7 @@ class ViolatingPairs(Query[TableRows, Sensitivity, Integers]):
         counts = [self._of_a_matching(table, source) for _ in range(self.matchings)]
         return np.sum(counts, axis=0, dtype=np.int64)
 
-    def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
+    def outcome(self, noisy: Array) -> Integers:
         return noisy
 
     def _of_a_matching(self, table: Table, source: NoiseSource) -> Integers:
@@ -133,5 +133,5 @@ class ViolationMatrix(Query[TableRows, Sensitivity, Integers]):
         matrix[lines] = np.stack([violations_per_row(c, sample) for c in self.constraints], axis=1)
         return matrix.ravel()
 
-    def outcome(self, rows: TableRows, noisy: Array) -> Integers:  # noqa: ARG002
+    def outcome(self, noisy: Array) -> Integers:
         return noisy.reshape(self.sample, len(self.constraints))

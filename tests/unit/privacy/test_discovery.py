@@ -17,7 +17,7 @@ from cloister.privacy.discovery import discover, plan_domains, require_enough
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.events import repeat
-from cloister.privacy.mechanisms.noise import DiscreteLaplace, Neighbours
+from cloister.privacy.mechanisms.noise import DiscreteLaplace, Neighbours, SparseHistogram
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.privacy.queries.raw_columns import (
     DECIMAL_GRIDS,
@@ -26,7 +26,9 @@ from cloister.privacy.queries.raw_columns import (
     Fineness,
     Line,
     Presence,
+    RawColumns,
     RowCount,
+    TextCounts,
     value_of,
 )
 from cloister.schema.attributes import (
@@ -326,6 +328,27 @@ def test_the_door_answers_only_what_was_planned(tmp_path):
         private.answer(BucketCounts(Line("x", WHOLE)), mechanism, "x")
         with pytest.raises(UnplannedQuery):
             private.answer(RowCount(), mechanism, "rows")
+
+
+def test_the_door_names_texts_of_released_numbers_alone(tmp_path, monkeypatch):
+    frame = pd.DataFrame({"x": ["Rome"] * 9 + ["Oslo"] * 9 + ["canary"]})
+    mechanism = SparseHistogram(DiscreteLaplace(Fraction(20)), Fraction(1, 10**9))
+    planned = mechanism.event(Neighbours().partition)
+    with Journal.open(tmp_path, {"test": "door"}) as journal:
+        private = PrivateColumns(frame, KEY, Neighbours(), planned, journal, NoiseSource())
+        numbers, _ = private.answer(TextCounts("x", LISTED), mechanism, "x")
+        words = private.words("x", LISTED, numbers)
+        assert (sorted(words), private.words("x", LISTED, numbers[::-1])) == (
+            ["Oslo", "Rome"],
+            words[::-1],
+        )
+        for unreleased in (0, 1, int(numbers[0]) + 1):
+            with pytest.raises(UnplannedQuery, match="column 'x' has no text") as refused:
+                private.words("x", LISTED, np.array([*numbers, unreleased]))
+            assert "canary" not in str(refused.value)
+        monkeypatch.setattr(RawColumns, "words", lambda *_: ["Rome", "canary"])
+        with pytest.raises(UnplannedQuery):
+            private.words("x", LISTED, numbers)
 
 
 def test_the_same_answers_are_read_back_and_the_journal_holds_no_text(tmp_path):
