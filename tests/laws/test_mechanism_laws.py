@@ -146,8 +146,8 @@ def threshold_trial(test: RandomisedTest) -> Trial:
 
 
 def selection_trial(mechanism) -> Trial:
-    """Scores that one unit changes by 1, in opposite directions."""
-    scores = (np.array([0.0, 1.0, 0.0]), np.array([1.0, 0.0, 0.0]))
+    """Scores that one unit changes by 1: the first in one direction, all others in the other."""
+    scores = (np.array([1.0, 0.0, 0.0, 0.0, 0.0]), np.array([0.0, 1.0, 1.0, 1.0, 1.0]))
 
     def draw(which: int, repeats: int) -> Numbers:
         source, few = NoiseSource(), range(repeats // 2)
@@ -182,16 +182,17 @@ def descent_trial(
     return Trial(draw, mechanism.event(mechanism.sums()), 1e-2, relation)
 
 
-def sparse_trial(mechanism: SparseHistogram, delta: float) -> Trial:
-    """A cell that only the unit occupies: the number released is 0 without it."""
+def sparse_trial(mechanism: SparseHistogram, delta: float, own: int = 1) -> Trial:
+    """How many of its own cells, one row each, are released: none without the unit."""
+    sensitivity = Sensitivity.box(own, 1)
 
     def draw(which: int, trials: int) -> Numbers:
-        cells = np.arange(trials)
-        counts = np.stack([cells, np.full(trials, which)])
-        released, _ = mechanism.release(counts, ROW, NoiseSource())
-        return np.isin(cells, released).astype(float)[:, None]
+        cells = np.arange(trials * own)
+        counts = np.stack([cells, np.full(trials * own, which)])
+        released, _ = mechanism.release(counts, sensitivity, NoiseSource())
+        return np.isin(cells, released).reshape(trials, own).sum(axis=1, dtype=float)[:, None]
 
-    return Trial(draw, mechanism.event(ROW), delta)
+    return Trial(draw, mechanism.event(sensitivity), delta)
 
 
 ROW = Sensitivity.partition("add_remove")
@@ -220,6 +221,8 @@ MECHANISMS: Mapping[str, Trial] = {
     "descent, row replaced": descent_trial(GRADIENT, (-9.0, 9.0), "replace_one"),
     "sparse histogram": sparse_trial(SparseHistogram(LAPLACE, HUNDREDTH), 0.01),
     "sparse Gaussian": sparse_trial(SparseHistogram(WIDE, HUNDREDTH), 0.02),
+    "sparse, eight own cells": sparse_trial(SparseHistogram(LAPLACE, HUNDREDTH), 0.01, 8),
+    "sparse Gaussian, eight own cells": sparse_trial(SparseHistogram(WIDE, HUNDREDTH), 0.02, 8),
     "noise on a grid": grid_trial(GridNoise(LAPLACE)),
     "randomised threshold": threshold_trial(RandomisedTest(12, ONE, 4)),
 }
@@ -231,6 +234,7 @@ SLOW = (
     *("permute and flip", "sharpened selection"),
     *("discrete Gaussian, row replaced", "discrete Gaussian, person added"),
     *("shared Gaussian", "forgetful Gaussian", "eager sparse Gaussian"),
+    *("sparse Gaussian, eight own cells", "Gaussian threshold once"),
 )
 """Selections draw one at a time; those of the exponential mechanism stand for them by default, and
 Laplace noise for Gaussian noise where both are used in the same way."""
@@ -313,11 +317,19 @@ class Eager(SparseHistogram):
         return 1
 
 
+@dataclass(frozen=True)
+class Once(SparseHistogram):
+    """Withholds one cell of the unit with the chance that is claimed for all of them together."""
+
+    def threshold(self, sensitivity: Sensitivity) -> int:
+        return sensitivity.step + self.counts.reach(sensitivity, self.delta)
+
+
 class Sharpened(Claiming):
-    """A selection with three times the epsilon that it claims."""
+    """A selection by scores that are believed to change by half as much as they do."""
 
     def select(self, scores: Numbers, sensitivity: Fraction, source: NoiseSource) -> int:
-        return type(self.kept)(3 * self.kept.epsilon).select(scores, sensitivity, source)
+        return self.kept.select(scores, sensitivity / 2, source)
 
 
 @dataclass(frozen=True)
@@ -347,6 +359,8 @@ BROKEN: Mapping[str, Trial] = {
     "unclipped descent": descent_trial(GRADIENT, (0.0, 30.0), "add_remove", lambda value, _: value),
     "eager sparse histogram": sparse_trial(Eager(LAPLACE, HUNDREDTH), 0.01),
     "eager sparse Gaussian": sparse_trial(Eager(WIDE, HUNDREDTH), 0.02),
+    "threshold once": sparse_trial(Once(LAPLACE, HUNDREDTH), 0.01, 8),
+    "Gaussian threshold once": sparse_trial(Once(WIDE, HUNDREDTH), 0.02, 8),
     "sharpened selection": selection_trial(Sharpened(PermuteAndFlip(ONE))),
     "sharpened exponential": selection_trial(Sharpened(Exponential(ONE))),
     "noise of one grid step": grid_trial(OfOneStep(LAPLACE)),
