@@ -17,6 +17,7 @@ from specs import listed, spec_of, whole
 
 from cloister.errors import CloisterError, PlanError
 from cloister.schema.blocks import blocks_of, previous
+from cloister.schema.sources import parts
 from cloister.schema.spec import BlockSpec, Spec
 from cloister.tasks.data.sources import TablesSource
 from cloister.tasks.home.home import Home
@@ -119,6 +120,19 @@ def test_a_range_reads_each_row_of_its_months_once(tmp_path: Path, rows) -> None
     spec = spec_in(tmp_path, "csv", "datetime", "row", "drop")
     apart = [opened(spec, rows, f"2026-{month:02}") or Counter() for month in (9, 10, 11)]
     assert (opened(spec, rows, "2026-09..2026-11") or Counter()) == sum(apart, Counter())
+
+
+def test_blocks_that_share_rows_are_caught(tmp_path: Path, monkeypatch) -> None:
+    """Of each block the month before is read as well."""
+    rows_in_blocks, shared = parts._rows_in_blocks, ("2026-09", "2026-10")
+    monkeypatch.setattr(
+        parts,
+        "_rows_in_blocks",
+        lambda rows, spec: rows_in_blocks(rows, spec.of_blocks(shared)),
+    )
+    rows = [("2026-09-30", "a", 1, 1), ("2026-10-01", "b", 2, 2)]
+    spec = spec_in(tmp_path, "csv", "date", "row", "drop")
+    assert opened(spec, rows, "2026-10") != opened(spec, rows[1:], "2026-10")
 
 
 def test_a_date_that_cannot_be_read_is_treated_as_invalid_cells_are(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -64,6 +66,13 @@ def beyond_fan_out(seed: int, databases: int = 12) -> list[str]:
 @pytest.mark.parametrize("seed", [*LOST, *range(40)])
 def test_a_unit_of_any_schema_changes_no_more_rows_than_its_fan_out(seed: int) -> None:
     assert not beyond_fan_out(seed)
+
+
+def test_a_fan_out_that_is_smaller_by_the_root_of_two_is_caught(monkeypatch) -> None:
+    honest, law = rows_changed, sys.modules[__name__]
+    smaller = lambda schema: {name: most / math.sqrt(2) for name, most in honest(schema).items()}
+    monkeypatch.setattr(law, "rows_changed", smaller)
+    assert any(beyond_fan_out(seed) for seed in range(5))
 
 
 @pytest.mark.slow

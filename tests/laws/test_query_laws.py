@@ -9,12 +9,16 @@ import cloudpickle
 import numpy as np
 import pytest
 import query_laws
+import torch
 from in_place import InPlace
 from query_laws import ALONE, LAWS, RULE, SEEDS, UNITS, queries, rows_of
 from tiny_tables import random_rows, table_of
 
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.privacy.queries import clipped_gradients
+from cloister.privacy.queries.clipped_gradients import GradientSum
+from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.query import TableRows
 from cloister.privacy.queries.seeded_records import SeededCandidates
 from cloister.privacy.queries.violations import ViolatingPairs
@@ -62,6 +66,24 @@ def test_an_outcome_is_the_same_whatever_rows_were_read(kind: type):
     before = query.outcome(noisy)
     query.exact(second, NoiseSource.insecure(1))
     np.testing.assert_equal(query.outcome(noisy), before)
+
+
+def test_a_number_of_rows_that_is_smaller_by_the_root_of_two_is_caught(monkeypatch):
+    honest, unit = PartitionCounts.sensitivity, Neighbours(max_rows=2)
+    half = honest(LAWS[PartitionCounts].make(PartitionCounts), unit).l2_squared // 2
+    smaller = lambda query, unit: replace(honest(query, unit), l2_squared=half)
+    monkeypatch.setattr(PartitionCounts, "sensitivity", smaller)
+    assert not LAWS[PartitionCounts].holds(PartitionCounts, unit)
+
+
+def test_gradients_clipped_after_they_were_added_up_are_caught(monkeypatch):
+    def clipped_after(gradient, clip):
+        (name, block), *_ = gradient.items()
+        total = block.weighted_sum(torch.ones(len(block.left)))
+        return {name: total * min(1.0, clip / max(float(total.norm()), 1e-9))}
+
+    monkeypatch.setattr(clipped_gradients, "clipped_sum", clipped_after)
+    assert not all(LAWS[GradientSum].holds(GradientSum, unit) for unit in UNITS)
 
 
 def cut(table: Table, ends: list[int]) -> list[Table]:
