@@ -12,11 +12,14 @@ Exactly, for any number of trials: how often the loss passes a threshold on eith
 and Pearson (1934), against the same trade-off curve.
 
 By what was drawn: how much nearer answers are to the exact ones of their table than their
-mechanisms say, in standard deviations. This needs few trials, but is blind to a wrong sensitivity.
+mechanisms say, in standard deviations; how much farther, by the likelihood of longer distances, so
+that a few rare choices raise no alarm; and how often the signs of noise are those of answers
+before, in the release or in the one before. This needs few trials, but is blind to a wrong
+sensitivity.
 
 Each gives a p-value: how likely it is to see as much where the plan's claim is true. The least of
-the three, three times, is that of all trials, and those of a family are compared with Holm's levels
-(1979).
+the five, five times, is that of all trials (Bonferroni), and those of a family are compared with
+Holm's levels (1979).
 """
 
 from __future__ import annotations
@@ -124,6 +127,7 @@ class Shown:
 
     ``mu`` is by ranks, ``mu_low`` its lower bound, ``mu_free`` that by exact error rates;
     ``nearer`` how much nearer answers are to the exact ones than is said, in deviations;
+    ``farther`` and ``repeated`` how likely as far ones are, and noise so much like that before;
     ``seconds`` are those of a core.
     """
 
@@ -132,6 +136,8 @@ class Shown:
     mu_low: float
     mu_free: float
     nearer: float
+    farther: float
+    repeated: float
     p_value: float
     unread: int
     unplanned: int
@@ -145,6 +151,8 @@ class Shown:
         totals: Floats,
         *,
         nearer: float,
+        farther: float,
+        repeated: float,
         unread: int,
         unplanned: int,
         seconds: float = 0,
@@ -153,8 +161,9 @@ class Shown:
         sides = totals[~with_unit], totals[with_unit]
         area, deviation = ranks(*sides)
         tests = list(_tests(claim, *sides))
-        least = min(_chance(claim, area, deviation), _by_rates(claim, tests), float(ndtr(-nearer)))
-        p_value = min(3 * least, 1.0)
+        losses = _chance(claim, area, deviation), _by_rates(claim, tests)
+        chances = (*losses, float(ndtr(-nearer)), farther, repeated)
+        p_value = min(len(chances) * min(chances), 1.0)
         low = mu_of(float(expit(logit(area) - ndtri(CONFIDENCE) * deviation)))
         return cls(
             len(totals),
@@ -162,6 +171,8 @@ class Shown:
             max(low, 0.0),
             _free(tests),
             nearer,
+            farther,
+            repeated,
             0.0 if unplanned else p_value,
             unread,
             unplanned,
@@ -312,6 +323,23 @@ def _chance_of_guesses(right: int, guesses: int, coins: int, epsilon: float, del
     short = fewer[-1] - np.append(fewer[-2::-1], 0.0)  # less than right, by 1, 2, ... at most
     most = float((short / np.arange(1, right + 1)).max())
     return min(1.0 - float(fewer[-1]) + 2 * coins * delta * most, 1.0)
+
+
+_PRIOR_SPREAD = 100.0
+"""The spread of signs beside which they are read best: that of a few releases of ten counts."""
+
+
+def chance_of_repeats(agreed: int, spread: int) -> float:
+    """How likely signs agree, or oppose each other, at least as much if all are fair coins.
+
+    It holds for any number of answers, and however many are made before one looks: the ratio below
+    is a martingale of mean 1, which passes 1 / p with a chance of p at most.
+
+    Source: Robbins, "Statistical methods related to the law of the iterated logarithm" (1970).
+    """
+    whole = spread + _PRIOR_SPREAD
+    ratio = agreed**2 / (2 * whole) - math.log(whole / _PRIOR_SPREAD) / 2
+    return math.exp(min(-ratio, 0.0))
 
 
 def alarms(p_values: Sequence[float], level: float) -> list[bool]:

@@ -19,7 +19,7 @@ from typing import Any, Generic, cast
 import numpy as np
 
 from cloister.arrays import Array, Booleans, Integers
-from cloister.audit.likelihood import SampledSum, log_likelihood, nearness
+from cloister.audit.likelihood import Drawn, SampledSum, drawn, log_likelihood
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PrivateDatabase, PrivateRows
 from cloister.privacy.events import Event
@@ -57,21 +57,55 @@ class EchoJournal(Journal):
         return draw() if "event" in request else self._heard.last
 
 
+_SIGNS = 1_000
+"""Numbers of an answer whose signs are compared, at most: those of gradients are many."""
+
+
+@dataclass
+class Repeats:
+    """Whether noise is drawn anew: signs beside those of answers before.
+
+    These are all answers before in the trial, and the one at the same place in the trial
+    ``before``. Signs that are not 0 are fair coins whatever is known, so that what they ``agreed``
+    is a martingale, whose increments have the variances that ``spread`` adds up.
+    """
+
+    before: Sequence[Integers] = ()
+    signs: list[Integers] = field(default_factory=list)
+    agreed: int = 0
+    spread: int = 0
+    _added: Integers = field(default_factory=lambda: np.zeros(_SIGNS, dtype=np.int64))
+
+    def add(self, signs: Integers) -> None:
+        """Add the signs (n,) of the noise of an answer."""
+        signs, place = signs[:_SIGNS], len(self.signs)
+        guess = self._added[: len(signs)].copy()
+        for earlier in self.before[place : place + 1]:
+            shared = min(len(earlier), len(signs))
+            guess[:shared] += earlier[:shared]
+        self.agreed += int(signs @ guess)
+        self.spread += int(np.square(guess) @ np.abs(signs))
+        self._added[: len(signs)] += signs
+        self.signs.append(signs)
+
+
 @dataclass
 class Losses:
-    """The privacy loss of each answer of a release, in nats: the table with the unit on top.
+    """The privacy loss of each answer of a trial, in nats: the table with the unit on top.
 
-    ``nearness`` adds up that of ``drawn`` answers of known mechanisms to the exact ones; ``unread``
+    ``nearness`` and ``farness`` add up those of ``drawn`` answers of known mechanisms; ``unread``
     counts the answers whose likelihood is not known, ``events`` what they were, and ``unpaid``
     those that hold more than their noisy numbers.
     """
 
     total: float = 0.0
     nearness: float = 0.0
+    farness: float = 0.0
     drawn: int = 0
     unread: int = 0
     unpaid: int = 0
     events: Counter[Event] = field(default_factory=Counter)
+    repeats: Repeats = field(default_factory=Repeats)
 
     def add(self, event: Event, likelihoods: Sequence[float | None]) -> None:
         """Add an answer of the event, by its log-likelihoods without and with the unit."""
@@ -82,11 +116,13 @@ class Losses:
         elif without != with_unit:  # both may be impossible
             self.total += with_unit - without
 
-    def draw(self, nearness: float | None) -> None:
-        """Add how near an answer is to the exact one."""
-        if nearness is not None:
-            self.nearness += nearness
+    def draw(self, drawn: Drawn | None) -> None:
+        """Add what was drawn for an answer."""
+        if drawn is not None:
+            self.nearness += drawn.nearness
+            self.farness += drawn.farness
             self.drawn += 1
+            self.repeats.add(drawn.signs)
 
 
 @dataclass(frozen=True)
@@ -223,7 +259,7 @@ class WatchedDoor(Generic[RowsT]):
     ) -> None:
         sensitivity, noisy = fitted.sensitivity(self.neighbours), fitted.noisy
         assert noisy is not None
-        self.worlds.losses.draw(nearness(mechanism, sensitivity, fitted.answered, noisy))
+        self.worlds.losses.draw(drawn(mechanism, sensitivity, fitted.answered, noisy))
         exact: Sequence[Any] = (fitted.answered, beside.answered)
         if isinstance(mechanism, GaussianGradient):
             exact = sampled_sums(fitted, beside, float(mechanism.rate))

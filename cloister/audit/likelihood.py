@@ -3,8 +3,9 @@
 The constant is the same for all exact answers, so that the difference between two tables is the
 privacy loss of the answer. Mechanisms are known, so it is exact; what is not says so.
 
-`nearness` compares an answer with the exact one that it was drawn around: whether the mechanism is
-what it says. One of less noise shows too much of some table, if not of those that are attacked.
+`drawn` compares an answer with the exact one that it was drawn around: whether the mechanism is
+what it says. One of less noise shows too much of some table, if not of those that are attacked, and
+noise that was drawn once for two answers shows their difference.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, singledispatch
+from functools import cached_property, lru_cache, singledispatch
 from itertools import product
 from typing import Any
 
@@ -157,78 +158,129 @@ def _gradient_scale(mechanism: noise.GaussianGradient, noisy: Array) -> float:
     return float(mechanism.noise_multiplier) * moved
 
 
+_TILT = 1 / 8
+"""Of the tilted law, in standard deviations of a distance: noise a tenth too large shows best."""
+
+
+@dataclass(frozen=True)
+class _Law:
+    """The law of a distance of a noisy number from the exact one: its values, with chances."""
+
+    values: Floats
+    chances: Floats
+
+    @cached_property
+    def mean(self) -> float:
+        return float(self.values @ self.chances)
+
+    @cached_property
+    def deviation(self) -> float:
+        return math.sqrt(float(np.square(self.values - self.mean) @ self.chances))
+
+    @cached_property
+    def growth(self) -> float:
+        """The logarithm of the mean of exp(tilt z), of the distance z in deviations."""
+        return math.log(float(np.exp(_TILT * self.scaled(self.values)) @ self.chances))
+
+    def scaled(self, distances: Floats) -> Floats:
+        """Distances in deviations from the mean."""
+        return (distances - self.mean) / self.deviation
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """How far the numbers of an answer are from the exact ones of its table, and on which side.
+
+    ``distances`` (n,) are independent and of one law if the mechanism draws what it says, and
+    ``signs`` (n,) are fair coins then, where they are not 0; a choice has none.
+    """
+
+    distances: Floats
+    law: _Law
+    signs: Integers
+
+    @property
+    def nearness(self) -> float:
+        """How much nearer they are than on average: of mean 0 and variance 1."""
+        return -float(self.law.scaled(self.distances).sum()) / math.sqrt(self.distances.size)
+
+    @property
+    def farness(self) -> float:
+        """The logarithm of a likelihood ratio: the law tilted to longer distances, to the law."""
+        scaled = self.law.scaled(self.distances)
+        return float((_TILT * scaled - self.law.growth).sum())
+
+
 @singledispatch
-def nearness(
+def drawn(
     mechanism: Any,  # noqa: ARG001
     sensitivity: Any,  # noqa: ARG001
     exact: Any,  # noqa: ARG001
     noisy: Array,  # noqa: ARG001
-) -> float | None:
-    """How much likelier the answer is, given the table it is of, than answers are on average.
-
-    In standard deviations of the logarithm: of mean 0 and variance 1 if the mechanism draws what it
-    says, above 0 if it draws nearer the exact answer. None of a mechanism that is not known here,
-    or that has one answer.
-    """
+) -> Drawn | None:
+    """What was drawn; None of a mechanism that is not known here, or that has one answer."""
     return None
 
 
-@nearness.register
+@drawn.register
 def _(
     mechanism: noise.DiscreteGaussian, sensitivity: Sensitivity, exact: Integers, noisy: Array
-) -> float | None:
+) -> Drawn | None:
     scale = mechanism.scale(sensitivity)
-    masses = _tabulated(True, min(scale, _WIDE)).masses
-    squares = np.square(np.arange(len(masses)) - len(masses) // 2) / min(scale, _WIDE) ** 2
-    mean, variance = _moments(squares, np.exp(masses))
-    return _standardised(np.square((noisy - exact) / scale), mean, variance)
+    return _drawn(_gaussian(min(scale, _WIDE)), np.square, noisy - exact, scale)
 
 
-@nearness.register
+@drawn.register
 def _(
     mechanism: noise.DiscreteLaplace, sensitivity: Sensitivity, exact: Integers, noisy: Array
-) -> float | None:
-    ratio = math.exp(-1 / mechanism.scale(sensitivity))
-    mean = 2 * ratio / (1 - ratio**2)
-    return _standardised(np.abs(noisy - exact), mean, 2 * ratio / (1 - ratio) ** 2 - mean**2)
+) -> Drawn | None:
+    scale = mechanism.scale(sensitivity)
+    return _drawn(_laplace(scale), np.abs, noisy - exact, scale)
 
 
-@nearness.register
+@drawn.register
 def _(
     mechanism: noise.GridNoise, sensitivity: noise.OnGridSensitivity, exact: Integers, noisy: Array
-) -> float | None:
-    return nearness(mechanism.counts, sensitivity.steps, exact, noisy)
+) -> Drawn | None:
+    return drawn(mechanism.counts, sensitivity.steps, exact, noisy)
 
 
-@nearness.register
+@drawn.register
 def _(
     mechanism: noise.GaussianGradient,
     sensitivity: noise.ClippedSum,  # noqa: ARG001
     exact: Integers,
     noisy: Array,
-) -> float | None:
+) -> Drawn | None:
     steps = noisy * (mechanism.grid / mechanism.clip)
-    return _standardised(np.square((steps - exact) / _gradient_scale(mechanism, noisy)), 1.0, 2.0)
+    return _drawn(_gaussian(_WIDE), np.square, steps - exact, _gradient_scale(mechanism, noisy))
 
 
-@nearness.register(Exponential)
-@nearness.register(PermuteAndFlip)
-def _(mechanism: Any, sensitivity: Fraction, exact: Array, noisy: Array) -> float | None:
+@drawn.register(Exponential)
+@drawn.register(PermuteAndFlip)
+def _(mechanism: Any, sensitivity: Fraction, exact: Array, noisy: Array) -> Drawn | None:
     each = (np.array([chosen]) for chosen in range(len(exact)))
     logs = np.array([log_likelihood(mechanism, sensitivity, exact, one) for one in each])
-    mean, variance = _moments(-logs, np.exp(logs))
-    return _standardised(-logs[noisy], mean, variance)
+    law = _Law(-logs, np.exp(logs))
+    return Drawn(-logs[noisy], law, np.zeros(1, dtype=np.int64)) if law.deviation > TINY else None
 
 
-def _moments(values: Floats, chances: Floats) -> tuple[float, float]:
-    mean = float(values @ chances)
-    return mean, float(np.square(values - mean) @ chances)
+def _drawn(law: _Law, distance: Any, residuals: Array, scale: float) -> Drawn | None:
+    flat = residuals.ravel()
+    signs = np.sign(flat).astype(np.int64)
+    return Drawn(distance(flat / scale), law, signs) if law.deviation > TINY and flat.size else None
 
 
-def _standardised(distances: Any, mean: float, variance: float) -> float | None:
-    """How far independent distances, each of this mean and variance, are below it together."""
-    spread = math.sqrt(variance * distances.size)
-    return float(mean * distances.size - distances.sum()) / spread if spread > TINY else None
+@lru_cache(maxsize=16)
+def _gaussian(scale: float) -> _Law:
+    table = _tabulated(True, scale)
+    return _Law(np.square(table.values / scale), np.exp(table.masses))
+
+
+@lru_cache(maxsize=16)
+def _laplace(scale: float) -> _Law:
+    table = _tabulated(False, scale)
+    return _Law(np.abs(table.values) / scale, np.exp(table.masses))
 
 
 _WIDE = 4.0
@@ -242,6 +294,10 @@ class _Noise:
     edge: int
     masses: Floats
     below: Floats
+
+    @property
+    def values(self) -> Integers:
+        return np.arange(-self.edge, self.edge + 1)
 
     @classmethod
     def of(cls, counts: noise.DiscreteGaussian | noise.DiscreteLaplace, scale: float) -> _Noise:

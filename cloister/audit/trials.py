@@ -20,9 +20,9 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from cloister.arrays import Booleans, Floats
-from cloister.audit.bounds import Claim, Shown, TradeOff, alarms
-from cloister.audit.doors import EchoJournal, HeardJournal, Losses, WatchedDatabase, Worlds
+from cloister.arrays import Booleans, Floats, Integers
+from cloister.audit.bounds import Claim, Shown, TradeOff, alarms, chance_of_repeats
+from cloister.audit.doors import EchoJournal, HeardJournal, Losses, Repeats, WatchedDatabase, Worlds
 from cloister.audit.kept import Effort, TrialFile, made_here
 from cloister.audit.tables import (
     LEAST_ROWS,
@@ -101,12 +101,15 @@ class Attack:
 
 
 class Trial(NamedTuple):
-    """A release: its table, loss, nearness to exact answers, what was not read, and its time."""
+    """A release: its table, loss, how noise was drawn, what was not read, and its time."""
 
     with_unit: bool
     loss: float
     nearness: float
+    farness: float
     drawn: int
+    agreed: int
+    spread: int
     unread: int
     unplanned: int
     seconds: float
@@ -114,9 +117,10 @@ class Trial(NamedTuple):
     @classmethod
     def of(cls, with_unit: bool, losses: Losses, unplanned: int, seconds: float = 0) -> Trial:
         """That of the losses of a release."""
-        near = losses.nearness, losses.drawn
+        noise = losses.nearness, losses.farness, losses.drawn
+        signs = losses.repeats.agreed, losses.repeats.spread
         unplanned += losses.unpaid
-        return cls(with_unit, losses.total, *near, losses.unread, unplanned, seconds)
+        return cls(with_unit, losses.total, *noise, *signs, losses.unread, unplanned, seconds)
 
 
 class Arena:
@@ -161,9 +165,11 @@ class Arena:
                 session.open(f"r-{number}", request, self.home).rows.value
                 for number, request in enumerate(self._requests)
             ]
+            signs: Sequence[Integers] = ()
             for with_unit in worlds:
                 fitted, beside = rows if not with_unit else rows[::-1]
-                losses, model, unplanned, started = Losses(), None, 0, time.process_time()
+                losses, model, unplanned = Losses(repeats=Repeats(signs)), None, 0
+                started = time.process_time()
                 for number in range(self._attack.series):
                     before = losses.events.copy()
                     model, queries = self.release(
@@ -173,6 +179,7 @@ class Arena:
                     unplanned += sum((events - self._planned).values())
                     unplanned += max(queries - events.total(), 0)
                 shutil.rmtree(self._folder / "journals")
+                signs = losses.repeats.signs
                 yield Trial.of(with_unit, losses, unplanned, time.process_time() - started)
 
     def release(
@@ -247,6 +254,8 @@ class Audited:
             "mu shown": shown.mu,
             "mu shown at least": f"{figure(shown.mu_low)} (exactly {figure(shown.mu_free)})",
             "nearer to exact answers than said": f"{figure(shown.nearer)} standard deviations",
+            "chance of answers as far from them": shown.farther,
+            "chance of noise as much alike": shown.repeated,
             "chance of as much": shown.p_value,
             "answers not read": shown.unread,
             "answers not paid for": shown.unplanned,
@@ -298,6 +307,8 @@ def shown(claim: Claim, trials: Sequence[Trial]) -> Shown:
         claim,
         *_losses_of(trials),
         nearer=sum(t.nearness for t in trials) / math.sqrt(max(sum(t.drawn for t in trials), 1)),
+        farther=math.exp(min(-sum(t.farness for t in trials), 0.0)),
+        repeated=chance_of_repeats(sum(t.agreed for t in trials), sum(t.spread for t in trials)),
         unread=max(trial.unread for trial in trials),
         unplanned=sum(trial.unplanned for trial in trials),
         seconds=sum(trial.seconds for trial in trials),

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from cloister.audit.bounds import Claim, Shown, TradeOff, alarms, ranks
+from cloister.audit.bounds import Claim, Shown, TradeOff, alarms, chance_of_repeats, ranks
+from cloister.audit.doors import Repeats
 from cloister.privacy.events import (
     Bounded,
     GaussianCounts,
@@ -21,7 +22,7 @@ from cloister.privacy.events import (
 
 ONE = Sensitivity(1, 1, 1, 1)
 MU = 0.45
-NOTHING = {"nearer": 0.0, "unread": 0, "unplanned": 0}
+NOTHING = {"nearer": 0.0, "farther": 1.0, "repeated": 1.0, "unread": 0, "unplanned": 0}
 
 
 def gaussian(mu=MU, answers=20):
@@ -106,8 +107,43 @@ def test_halved_noise_is_seen_after_a_thousand_releases_and_a_fifth_less_after_t
 
 def test_answers_that_are_nearer_than_drawn_or_not_paid_for_are_an_alarm():
     assert shown(MU, trials=40, nearer=4.0).p_value < 1e-3
-    assert shown(MU, trials=40, nearer=-9.0).p_value == shown(MU, trials=40).p_value
+    assert shown(MU, trials=40, farther=1e-4).p_value == pytest.approx(5e-4)
+    assert shown(MU, trials=40, repeated=1e-4).p_value == pytest.approx(5e-4)
     assert shown(MU, unplanned=1).p_value == 0.0
+
+
+def repeats(answers, trials=20):
+    """The chance of the signs of trials, each of which has answers (n, k) of its own."""
+    total, before = np.zeros(2, dtype=int), ()
+    for trial in range(trials):
+        seen = Repeats(before)
+        for signs in answers(trial):
+            seen.add(signs)
+        total += seen.agreed, seen.spread
+        before = seen.signs
+    return chance_of_repeats(*map(int, total))
+
+
+def signs(rng, size=5):
+    return rng.integers(-1, 2, size).astype(np.int8)
+
+
+def test_noise_that_is_drawn_anew_has_signs_that_seldom_repeat():
+    """At most as many wrong alarms of a level of 5 % as it says, whatever the sizes of answers."""
+    found = []
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        found.append(repeats(lambda _, rng=rng: [signs(rng, size) for size in (3, 9, 1, 0, 40)]))
+    assert np.mean(np.array(found) < 0.05) < 0.09
+
+
+@pytest.mark.parametrize("by", [1, -1])
+def test_noise_that_is_used_twice_is_seen_within_a_release_and_across(by):
+    rng = np.random.default_rng(1)
+    one = [signs(rng), signs(rng), signs(rng)]
+    assert repeats(lambda trial: [by**trial * each for each in one]) < 1e-6
+    once = lambda _: [signs(rng), signs(rng), last := signs(rng, 9), by * last[:4]]
+    assert repeats(once, trials=200) < 1e-6
 
 
 def test_a_family_has_the_level_of_all_its_members():

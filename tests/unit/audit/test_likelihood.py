@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cloister.audit.likelihood import SampledSum, log_likelihood, nearness
+from cloister.audit.likelihood import SampledSum, drawn, log_likelihood
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.noise import (
     DiscreteGaussian,
@@ -128,17 +128,32 @@ NEAR = {
 def test_nearness_of_what_is_drawn_is_of_mean_0_and_variance_1(case):
     mechanism, sensitivity, exact = NEAR[case]
     source = NoiseSource()
-    drawn = (mechanism.release(exact, sensitivity, source) for _ in range(DRAWS))
-    values = np.array([nearness(mechanism, sensitivity, exact, each) for each in drawn])
+    answers = [mechanism.release(exact, sensitivity, source) for _ in range(DRAWS)]
+    found = [drawn(mechanism, sensitivity, exact, answer) for answer in answers]
+    values = np.array([each.nearness for each in found])
     assert abs(values.mean()) < FARTHEST / math.sqrt(DRAWS)
     spread = np.square(values - values.mean()).std() / math.sqrt(DRAWS)
     assert abs(values.var() - 1) < FARTHEST * spread
+    ratios = np.exp([each.farness for each in found])
+    assert abs(ratios.mean() - 1) < FARTHEST * ratios.std() / math.sqrt(DRAWS)
+    signs = np.concatenate([each.signs for each in found])
+    assert abs(signs.sum()) <= FARTHEST * math.sqrt(len(signs))
+
+
+def test_answers_that_are_farther_than_drawn_are_seen_and_rare_choices_are_not():
+    wide, exact = DiscreteGaussian(Fraction(3)), np.zeros(400, dtype=np.int64)
+    noisy = wide.release(exact, ONE, NoiseSource())
+    assert drawn(wide, ONE, exact, noisy).farness < math.log(1e3)
+    assert drawn(DiscreteGaussian(Fraction(2)), ONE, exact, noisy).farness > math.log(1e6)
+    rare = drawn(Exponential(Fraction(4)), Fraction(2), np.array([9, 0]), np.array([1]))
+    assert rare.nearness < -80
+    assert math.exp(-rare.farness) > rare.law.chances[1]
 
 
 def test_the_exact_answer_and_the_best_choice_are_nearer_than_drawn():
     for mechanism, sensitivity, exact in NEAR.values():
         answer = np.array([np.argmax(exact)]) if hasattr(mechanism, "select") else exact
         clip = mechanism.clip / mechanism.grid if isinstance(mechanism, GaussianGradient) else 1
-        assert nearness(mechanism, sensitivity, exact, answer * clip) > 0.5
-    assert nearness(Exponential(Fraction(2)), Fraction(2), np.array([5]), np.array([0])) is None
-    assert nearness(object(), ONE, np.array([5]), np.array([5])) is None
+        assert drawn(mechanism, sensitivity, exact, answer * clip).nearness > 0.5
+    assert drawn(Exponential(Fraction(2)), Fraction(2), np.array([5]), np.array([0])) is None
+    assert drawn(object(), ONE, np.array([5]), np.array([5])) is None
