@@ -279,7 +279,7 @@ def _rates(test: _Counts, chance: float) -> tuple[float, float]:
 def _free(tests: Sequence[_Counts]) -> float:
     """The largest mu that a Gaussian needs for one of the tests to be as good as it is."""
     rates = [_rates(test, (1 - CONFIDENCE) / len(tests)) for test in tests]
-    return max(0.0, *(float(ndtri(low) - ndtri(high)) for low, high in rates if low and high < 1))
+    return max([0.0, *(float(ndtri(low) - ndtri(high)) for low, high in rates if low and high < 1)])
 
 
 _EXPONENTS = np.linspace(1, 12, 45)

@@ -1,4 +1,4 @@
-"""Six kinds of sabotage in a release, each through three methods: the audit catches each.
+"""Ten kinds of sabotage in a release, each through three methods: the audit catches each.
 
 A twin is the product with one thing patched: by a flaw of this kind a release would be less private
 than its plan says. Each is caught with 95 % power, told by drawing the trials of the run again, at

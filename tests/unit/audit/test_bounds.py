@@ -97,6 +97,13 @@ def test_what_is_as_claimed_is_shown_and_raises_no_alarm():
     assert sum(each.p_value < 0.05 for each in audits) <= 12
 
 
+def test_losses_that_are_all_alike_show_nothing():
+    with_unit = np.arange(20) % 2 == 1
+    for loss in (0.0, 100.0):
+        alike = Shown.of(claim(), with_unit, np.full(20, loss), **NOTHING)
+        assert (alike.mu, alike.mu_free, alike.p_value) == (0.0, 0.0, 1.0)
+
+
 def test_halved_noise_is_seen_after_a_thousand_releases_and_a_fifth_less_after_ten_thousand():
     audits = [shown(2 * MU, seed=seed) for seed in range(20)]
     deviations = [(each.mu - MU) / ((each.mu - each.mu_low) / 1.645) for each in audits]
