@@ -65,7 +65,7 @@ _SIGNS = 1_000
 class Repeats:
     """Whether noise is drawn anew: signs beside those of answers before.
 
-    These are all answers before in the trial, and the one at the same place in the trial
+    These are all answers before in the trial, and the one of the same number in the trial
     ``before``. Signs that are not 0 are fair coins whatever is known, so that what they ``agreed``
     is a martingale, whose increments have the variances that ``spread`` adds up.
     """
@@ -78,9 +78,9 @@ class Repeats:
 
     def add(self, signs: Integers) -> None:
         """Add the signs (n,) of the noise of an answer."""
-        signs, place = signs[:_SIGNS], len(self.signs)
+        signs, number = signs[:_SIGNS], len(self.signs)
         guess = self._added[: len(signs)].copy()
-        for earlier in self.before[place : place + 1]:
+        for earlier in self.before[number : number + 1]:
             shared = min(len(earlier), len(signs))
             guess[:shared] += earlier[:shared]
         self.agreed += int(signs @ guess)
