@@ -259,7 +259,13 @@ def copy_whole(folder: Path, out: Path, release: str) -> None:
     Raises:
         StorageError: something else lies at ``out``, or it cannot be written.
     """
-    require_new(out, release)
+    try:
+        require_new(out, release)
+    except StorageError as error:
+        raise StorageError(
+            f"{error}. Release {release} is charged and kept: the same command with another --out "
+            "delivers it there, at no further charge"
+        ) from None
     part = out.with_name(f".{release}.part")
     try:
         shutil.rmtree(part, ignore_errors=True)

@@ -10,6 +10,7 @@ import cloister.flows.cli.reports
 from cloister.errors import CloisterError
 from cloister.flows.cli.app import run
 from cloister.privacy.ledger import Ledger, State
+from cloister.tasks.home import files
 from cloister.tasks.ledger.access import existing_ledger
 
 
@@ -61,6 +62,27 @@ def test_killed_after_the_candidate_the_same_command_finds_the_release(
     assert (place.folder / "out" / "manifest.json").is_file()
     (held,) = ledger_of(place).releases()
     assert held.delivered
+
+
+def test_a_place_that_was_taken_after_the_charge_leads_to_another_at_no_charge(
+    place, prefect_server, alone, monkeypatch, capsys
+):
+    """As where two releases with one ``--out`` run at once: the first that ends has it."""
+
+    def taken(folder, out, release):
+        out.mkdir(exist_ok=True)
+        (out / "theirs").touch()
+        files.copy_whole(folder, out, release)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cloister.tasks.release.publish, "copy_whole", taken)
+        assert run(quick_release(place, "--out", str(place.folder / "out"))) == 2
+    (held,) = ledger_of(place).releases()
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"Release {held.id} is charged and kept" in said and "another --out" in said
+    assert run(quick_release(place, "--out", str(place.folder / "another"))) == 0
+    assert [release.id for release in ledger_of(place).releases()] == [held.id]
+    assert (place.folder / "another" / "manifest.json").is_file()
 
 
 @pytest.mark.slow
