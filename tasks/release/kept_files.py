@@ -22,7 +22,7 @@ from cloister.privacy.ledger import Release
 from cloister.privacy.ledger.house import Deletion
 from cloister.tasks.home.files import digest_of, json_bytes, write_json
 from cloister.tasks.home.home import Home, close
-from cloister.tasks.stores.kept_records import has_measures
+from cloister.tasks.stores.kept_records import checked_out, has_measures
 
 FILE_NAME, RUNS_NAME, PUBLIC = "kept.json", "runs.json", "public"
 
@@ -42,7 +42,8 @@ def write_kept(home: Home, release: str) -> str:
     for folder in folders_of(home, release):
         remove_abandoned(folder)
         close(folder)
-    files = {name: digest_of(home.folder / name) for name in sorted(_present(home, release))}
+    names = sorted(_present(home, release) - _checked_out(home, release))
+    files = {name: digest_of(home.folder / name) for name in names}
     path = write_json(home.release(release) / FILE_NAME, {"release": release, "files": files})
     return keyed_list_digest(path.read_bytes(), release, home)
 
@@ -120,10 +121,10 @@ def kept_findings(
     gone = [part for deletion in deletions for part in deletion.places]
     present = {name for name in _present(home, release) if not _lies_in(name, gone)}
     yield from (f"{home.folder / name}: is missing" for name in listed if name not in present)
-    yield from (
-        f"{home.folder / name}: is not part of the release"
-        for name in sorted(present - listed.keys() - {*unsealed})
-    )
+    others = present - listed.keys() - {*unsealed}
+    if others:
+        others -= _checked_out(home, release)
+    yield from (f"{home.folder / name}: is not part of the release" for name in sorted(others))
     yield from _statement_findings(home, release)
     unchanged = (name for name in listed if name in present)
     yield from (
@@ -155,6 +156,12 @@ def _present(home: Home, release: str) -> set[str]:
         and not path.match(_COMPILED)
     )
     return {path.relative_to(home.folder).as_posix() for path in listed}
+
+
+def _checked_out(home: Home, release: str) -> set[str]:
+    """What a person's ``dvc pull`` put beside the pointers of a release: no part of it."""
+    pointers = home.versions / "releases" / release
+    return {path.relative_to(home.folder).as_posix() for path in checked_out(pointers)}
 
 
 def _beside_models(home: Home, folder: Path) -> list[Path]:

@@ -89,8 +89,9 @@ class Versions:
         self._make(pointers)
         self.prepare()
         with exclusive(self.folder / "lock"):
-            for old in pointers.glob("*.dvc"):
-                old.unlink()
+            for old in pointers.iterdir():
+                if not old.is_dir():
+                    old.unlink()  # also what DVC checked out
             self._clear()
             outs = {name: pointers / f"{name}{_ending(path)}" for name, path in published.items()}
             for name, path in published.items():

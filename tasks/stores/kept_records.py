@@ -161,11 +161,26 @@ def _sent(home: Home, release: str) -> Iterator[tuple[str, Path]]:
                 yield str(content["outs"][0]["md5"]), pointer
 
 
+def checked_out(folder: Path) -> Iterator[Path]:
+    """The files that DVC's own commands put beside pointers, each as its pointer says it is."""
+    for pointer in sorted(folder.glob("*.dvc")):
+        with suppress(OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+            for out in yaml.safe_load(pointer.read_text(encoding="utf-8"))["outs"]:
+                path = folder / out["path"]
+                plain = path.parent == folder and path.is_file() and not path.is_symlink()
+                if plain and _md5(path) == out["md5"]:
+                    yield path
+
+
 def _objects(home: Home) -> Path:
     return Path(home.remote) / "files" / "md5"
 
 
 def _altered(path: Path) -> Iterator[str]:
-    digest = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-    if digest != (path.parent.name + path.name).partition(".")[0]:
+    if _md5(path) != (path.parent.name + path.name).partition(".")[0]:
         yield f"{path}: was altered: its name is not its digest; restore it from a backup"
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

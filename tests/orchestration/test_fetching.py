@@ -97,6 +97,29 @@ def test_an_approval_that_was_killed_before_it_sent_ends_when_repeated(home, rel
     assert run(["fetch", released.id, "--out", str(tmp_path / "again")]) == 0
 
 
+def test_what_dvc_checks_out_is_no_finding_unless_it_is_altered(approved, tmp_path, monkeypatch):
+    """Commands of DVC that a person runs in the home stop no decision."""
+    shutil.copytree(approved.place.home.folder, tmp_path / "home")
+    monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
+    home = Home.current()
+    pointers = home.versions / "releases" / approved.id
+    before = {path.name for path in pointers.iterdir()}
+    for command in ("pull", "checkout", "push", "commit"):
+        Versions(home.versions, home.remote)._dvc((command,))
+    pulled = {path.name for path in pointers.iterdir()} - before
+    assert pulled >= {"synthetic.parquet", "certificate.yaml"}
+    assert run(["verify", approved.id]) == 0
+    assert run(["review", "publish", approved.id, "--reason", "read"]) == 0
+    table = pointers / "synthetic.parquet"
+    table.unlink()
+    table.write_bytes(b"another table")
+    finding = f"{table}: is not part of the release"
+    assert verify_records(home, approved.id)[1] == [finding]
+    table.unlink()
+    table.symlink_to(approved.folder / "public" / "synthetic.parquet")
+    assert verify_records(home, approved.id)[1] == [finding]
+
+
 def test_lost_and_altered_files_are_restored_as_they_were(own, tmp_path):
     assert run(["fetch", "r-unknown"]) == 2
     public = own.folder / "public"
