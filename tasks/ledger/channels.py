@@ -152,7 +152,9 @@ def mail(
                 session.login(unquote(parts.username), password)
             session.send_message(letter)
     except (smtplib.SMTPException, OSError) as error:
-        raise StorageError(f"{host} did not accept the mail ({type(error).__name__})") from None
+        raise StorageError(
+            f"{host}:{port} did not accept the mail ({type(error).__name__})"
+        ) from None
 
 
 def _letter(recipients: str, sender: str, events: Sequence[ReleaseEvent]) -> EmailMessage:

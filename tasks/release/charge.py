@@ -6,7 +6,7 @@ the charge, and read by each later run. The price is spent before the data is qu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,12 +38,12 @@ from cloister.tasks.home.process import code_version, reporter
 from cloister.tasks.ledger import access
 from cloister.tasks.ledger.fingerprints import seal_fingerprint
 from cloister.tasks.release.kept_request import REQUEST_NAME, kept_previous, kept_seed
-from cloister.tasks.release.preflight import find_previous, previous_digest
+from cloister.tasks.release.preflight import charging_nothing, find_previous, previous_digest
 from cloister.tasks.requests import plan as plans
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 from cloister.tasks.stores.dvc_store import Versions
 from cloister.tasks.stores.mlflow_store import Tracker
-from cloister.tasks.stores.prefect_runs import step
+from cloister.tasks.stores.prefect_runs import report_progress, step
 
 
 @step("plan", "plan for epsilon {request.budget.epsilon}")
@@ -71,10 +71,18 @@ def prepare_stores(home: Home) -> Stores:
     """Make the stores that a release will write to, or check that they can be used.
 
     Raises:
-        StorageError: MLflow's store cannot be reached or made, or DVC's repository cannot.
+        StorageError: MLflow's store cannot be reached or made, or DVC's repository or remote; says
+            that nothing was charged.
     """
-    Tracker.open(home.tracking, home.artifacts)
-    Versions(home.versions, home.remote).prepare()
+    versions = Versions(home.versions, home.remote)
+    asked: dict[str, Callable[[], object]] = {
+        "tracking": lambda: Tracker.open(home.tracking, home.artifacts),
+        "versions": versions.prepare,
+        "remote": versions.require_answer,
+    }
+    with charging_nothing():
+        for name, ask in asked.items():
+            report_progress(name, ask)()
     return Stores(home.tracking, home.versions)
 
 

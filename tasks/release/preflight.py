@@ -77,7 +77,7 @@ def require_readable(request: ResolvedRequest, spec: Spec) -> None:
         DataError: it has other columns.
     """
     named = request.data or spec.source.path
-    with _charging_nothing():
+    with charging_nothing():
         if named is not None and not stored_files.is_remote(named):
             files.require_nameable(Path(named))
             with stored_files.guarded_reading(named):
@@ -89,8 +89,8 @@ def require_readable(request: ResolvedRequest, spec: Spec) -> None:
 
 
 @contextmanager
-def _charging_nothing() -> Iterator[None]:
-    """Where data is refused before any charge.
+def charging_nothing() -> Iterator[None]:
+    """Where data or stores are refused before any charge.
 
     Raises:
         DataError, StorageError: says that nothing was charged.

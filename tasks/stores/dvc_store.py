@@ -29,8 +29,11 @@ from configparser import ConfigParser
 from configparser import Error as ConfigParserError
 from dataclasses import dataclass
 from pathlib import Path
+from socket import create_connection
 from typing import Any
+from urllib.parse import urlsplit
 
+import httpx
 import yaml
 
 from cloister.errors import InputError, StorageError, VerificationError
@@ -53,6 +56,12 @@ for number, words in enumerate(json.load(sys.stdin), 1):
 """
 """Runs DVC commands, from JSON on standard input, until one fails: its number, from 1, is the exit
 code. One process for several, since DVC takes longer to load than to work."""
+
+PATIENCE = 8.0
+"""Seconds that a remote on a network may take to answer."""
+
+_WEB = {"http": "http", "https": "https", "webdav": "http", "webdavs": "https"}
+"""What remotes are asked over that speak HTTP; of the others those over SSH speak first."""
 
 PARTS = ".*.tmp"
 """Names of the files in a remote that DVC has not written to their end."""
@@ -122,6 +131,7 @@ class Versions:
             VerificationError: a file is another than its pointer says; nothing is sent.
         """
         self.prepare()
+        self.require_answer()
         with exclusive(self.folder / "lock"):
             self._clear()
             for name, path in published.items():
@@ -160,6 +170,7 @@ class Versions:
             StorageError: DVC cannot do it, or the remote does not hold it; says what DVC said.
         """
         self.prepare()
+        self.require_answer()
         with exclusive(self.folder / "lock"):
             self._dvc(*(self._getting(release, name, path) for name, path in wanted.items()))
 
@@ -238,6 +249,28 @@ class Versions:
                     self._configure()
         except OSError as error:
             raise _unwritten(self.config, error) from None
+
+    def require_answer(self) -> None:
+        """Check that the host of a remote answers, if its URL names one: DVC asks for minutes.
+
+        Raises:
+            StorageError: it does not.
+        """
+        parts = urlsplit(self.remote)
+        host = parts.netloc.rpartition("@")[2]
+        try:
+            if parts.scheme in _WEB:
+                # nothing is sent or read, and DVC has settings of its own for certificates
+                url = f"{_WEB[parts.scheme]}://{host}"
+                httpx.head(url, timeout=PATIENCE, verify=False)  # noqa: S501
+            elif parts.scheme == "ssh":
+                with create_connection((parts.hostname, parts.port or 22), PATIENCE) as session:
+                    session.recv(1)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError):
+            raise StorageError(
+                f"the DVC remote {parts.scheme}://{host} does not answer; start it, or correct "
+                "CLOISTER_REMOTE"
+            ) from None
 
     @property
     def _site(self) -> Path:

@@ -7,17 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+from mlflow.utils.credentials import get_default_host_creds
+from mlflow.utils.rest_utils import http_request
 from sqlalchemy import NullPool, String, column, create_engine, func, literal, table, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from cloister.errors import StorageError
 from cloister.files import write_whole
 from cloister.tasks.home.files import exclusive
+
+PATIENCE = 8.0
+"""Seconds that a store on a network may take to answer."""
 
 _PLACES = (
     ("experiments", "artifact_location"),
@@ -68,10 +75,52 @@ def _make(path: Path, artifacts: str) -> None:
 
 
 def open_store(uri: str) -> MlflowClient:
-    """An existing store, by its URI."""
+    """An existing store, by its URI.
+
+    Raises:
+        StorageError: it does not answer.
+    """
+    _require_answer(uri)
     client = MlflowClient(uri, uri)
     client.search_experiments(max_results=1)
     return client
+
+
+def _require_answer(uri: str) -> None:
+    """Ask a store on a network once, since MLflow's own client asks again for minutes.
+
+    Raises:
+        StorageError: it does not answer, or answers that it cannot serve.
+    """
+    try:
+        if uri.startswith("http"):
+            asked = http_request(
+                *(get_default_host_creds(uri), "/api/2.0/mlflow/experiments/search", "POST"),
+                json={"max_results": 1},
+                max_retries=0,
+                timeout=PATIENCE,
+                raise_on_status=False,
+            )
+            if asked.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise _silent(uri)
+        elif uri.startswith("postgresql"):
+            limit = {"connect_timeout": max(int(PATIENCE), 1)}
+            create_engine(uri, poolclass=NullPool, connect_args=limit).connect().close()
+    except (MlflowException, SQLAlchemyError, OSError):
+        raise _silent(uri) from None
+
+
+def _silent(uri: str) -> StorageError:
+    return StorageError(
+        f"the tracking store at {_shown(uri)} does not answer; start it, or correct "
+        "MLFLOW_TRACKING_URI"
+    )
+
+
+def _shown(uri: str) -> str:
+    """A URI without the name and password that it may hold."""
+    parts = urlsplit(uri)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 @contextmanager

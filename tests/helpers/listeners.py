@@ -1,4 +1,4 @@
-"""Who is told of releases: a receiver of webhooks and a mail server, each in a thread, on loopback.
+"""Listeners on loopback: a receiver of webhooks and a mail server, each in a thread; a silent one.
 
 The receiver checks signatures by the words of Standard Webhooks, not by the code that signs.
 """
@@ -9,6 +9,7 @@ import base64
 import hashlib
 import hmac
 import json
+import socket
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -104,6 +105,15 @@ def mail_sink() -> Iterator[Listener]:
 
     with _running(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler), listener):
         yield listener
+
+
+@contextmanager
+def silent_listener() -> Iterator[int]:
+    """The port of a listener that takes connections and never says a word."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen(8)
+        yield held.getsockname()[1]
 
 
 def text_of(letter: Message) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from ledger_requests import ask
-from listeners import Listener, mail_sink, text_of, webhook_receiver
+from listeners import Listener, mail_sink, silent_listener, text_of, webhook_receiver
 from quick_release import quick_release
 
 from cloister.errors import InputError, NotPermitted, StorageError
@@ -282,3 +282,14 @@ def test_what_fails_inside_fails_nobody_who_sends(home, ledger, url):
     path.write_text("{}")
     (problem,) = send_due(home)
     assert str(path) in problem and "cloister notify add" in problem
+
+
+@pytest.mark.parametrize("kind", ["http", "smtp"])
+def test_a_receiver_that_never_answers_is_named(kind, monkeypatch):
+    monkeypatch.setattr(channels, "PATIENCE", 0.2)
+    event = notifications.made_up_event()
+    with silent_listener() as port, pytest.raises(StorageError, match=f"127.0.0.1:{port}"):
+        if kind == "http":
+            channels.post(f"http://127.0.0.1:{port}", "whsec_c2hvcnQ=", event)
+        else:
+            channels.mail("o@example.org", f"smtp://127.0.0.1:{port}", "", "", [event])

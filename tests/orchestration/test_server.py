@@ -17,6 +17,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from listeners import silent_listener
 from quick_release import quick_release
 
 from cloister.errors import InputError, StorageError
@@ -66,10 +67,8 @@ asyncio.run(in_a_notebook())
 @pytest.fixture
 def silent() -> Iterator[str]:
     """The URL of a socket that takes connections and never says a word."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        held.listen(8)
-        yield f"http://127.0.0.1:{held.getsockname()[1]}/api"
+    with silent_listener() as port:
+        yield f"http://127.0.0.1:{port}/api"
 
 
 @pytest.fixture

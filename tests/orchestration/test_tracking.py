@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from listeners import silent_listener
 
 from cloister.errors import StorageError
 from cloister.evaluation.marginals import compare_marginals
@@ -184,3 +185,19 @@ def test_an_unusable_store_is_one_clear_error(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="tracking store cannot be used"):
         Tracker.open(f"sqlite:///{tmp_path / 'file' / 'mlflow.db'}", tmp_path)
+
+
+@pytest.mark.parametrize("scheme", ["http", "postgresql+psycopg"])
+def test_a_store_that_does_not_answer_is_named_without_its_password(
+    scheme: str, tmp_path: Path, monkeypatch
+):
+    """MLflow's client would ask it again for minutes."""
+    monkeypatch.setattr("cloister.tasks.stores.mlflow_database.PATIENCE", 0.2)
+    with silent_listener() as port, pytest.raises(StorageError) as caught:
+        Tracker.open(f"{scheme}://me:secret@127.0.0.1:{port}/db", tmp_path)
+    assert f"the tracking store at {scheme}://127.0.0.1:{port}/db does not" in str(caught.value)
+
+
+def test_a_store_that_answers_with_its_own_error_is_not_asked_again(failing, tmp_path: Path):
+    with pytest.raises(StorageError, match="does not answer"):
+        Tracker.open(failing(503).replace("/api", ""), tmp_path)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from listeners import silent_listener, webhook_receiver
 
 from cloister.errors import StorageError, VerificationError
 from cloister.tasks.home.home import Home, close, open_to_others
@@ -256,3 +257,24 @@ def test_the_committed_lock_is_of_these_stages():
             for path in (out if isinstance(out, dict) else [out])
         }
     assert lock["stages"]["data"]["params"]["params.yaml"] == {"data": params["data"]}
+
+
+@pytest.mark.parametrize("scheme", ["http", "webdav", "ssh"])
+def test_a_remote_that_does_not_answer_is_named(scheme: str, tmp_path: Path, monkeypatch):
+    """Before DVC asks it, for minutes."""
+    monkeypatch.setattr(dvc_store, "PATIENCE", 0.2)
+    with silent_listener() as port:
+        remote = f"{scheme}://me:secret@127.0.0.1:{port}/store"
+        asked = Versions(tmp_path / "dvc", remote).require_answer
+        with pytest.raises(StorageError, match=f"{scheme}://127.0.0.1:{port} does not answer") as e:
+            asked()
+    assert "secret" not in str(e.value)
+    with pytest.raises(StorageError, match="does not answer"):  # nobody listens there now
+        asked()
+
+
+def test_a_remote_that_answers_is_asked_no_further(tmp_path: Path):
+    with webhook_receiver() as answering:  # which knows no HEAD
+        Versions(tmp_path / "dvc", f"http://127.0.0.1:{answering.port}/store").require_answer()
+    for elsewhere in (str(tmp_path), "s3://bucket/key"):
+        Versions(tmp_path / "dvc", elsewhere).require_answer()
