@@ -74,8 +74,13 @@ def serve_due(flow: Flow[..., Any], home: Home) -> list[str]:
     for name in prefect_deployment.mark_crashed(list(known)) if known else ():
         warn(f"the process of run {name} ended: it is marked as crashed, and the next resumes it")
     for registration in known.values():
-        for due in registration.missed(now - _LATE):
-            if not prefect_deployment.has_run(registration.deployment, due):
+        missed = [
+            due
+            for due in registration.missed(now - _LATE)
+            if not prefect_deployment.has_run(registration.deployment, due)
+        ]
+        if missed and not prefect_deployment.difference(registration):
+            for due in missed:
                 prefect_deployment.add_run(registration, due)
     runs = prefect_deployment.due_runs(list(known), now) if known else []
     ended = [_served(flow, run, known | _registered(home), home) for run in runs]
@@ -96,6 +101,15 @@ def warn_of_missing(home: Home, checked: datetime) -> datetime:
     for registration in registrations(home):
         due = registration.last_due(checked, until)
         if due and not prefect_deployment.has_run(registration.deployment, due):
+            if differs := prefect_deployment.difference(registration):
+                warn(
+                    f"{registration.name} was due at {due.isoformat(timespec='minutes')}, and is "
+                    f"not made up for: release/{registration.name} on the Prefect server {differs}"
+                    "; another home may have taken it over, or somebody changed it there: cloister "
+                    "deploy --take-over registers it here again, or delete its file in "
+                    f"{home.folder / 'recurring'}"
+                )
+                continue
             remedy = (
                 "it is made up for now"
                 if registration.catch_up

@@ -63,6 +63,13 @@ def deploy(
         bool,
         typer.Option("--publish-on-approval", help="Publish a release once it is approved."),
     ] = False,
+    take_over: Annotated[
+        bool,
+        typer.Option(
+            "--take-over",
+            help="Replace a deployment of the same name that another home made on the server.",
+        ),
+    ] = False,
     allow_unauthenticated: Unauthenticated = False,
     as_json: Json = False,
 ) -> None:
@@ -76,7 +83,8 @@ def deploy(
 
     _require_repeatable(request)
     terms = {"catch_up": catch_up, "publish": publish_on_approval}
-    done = _deployed(request, (cron, timezone), Home.current(), not allow_unauthenticated, terms)
+    server = {"authenticated": not allow_unauthenticated, "take_over": take_over}
+    done = _deployed(request, (cron, timezone), Home.current(), terms, **server)
     _show(done, as_json)
 
 
@@ -146,8 +154,10 @@ def _deployed(
     wanted: ReleaseRequest,
     when: tuple[str, str],
     home: Home,
-    authenticated: bool,
     terms: dict[str, Any],
+    *,
+    authenticated: bool,
+    take_over: bool,
 ) -> Deployed:
     """Check what needs no data, then register the release on the server and in the home."""
     from cloister.schema.blocks import PREVIOUS
@@ -171,7 +181,10 @@ def _deployed(
     from cloister.flows.release import release as flow
 
     recurring = prefect_deployment.Recurring(context.spec.name, request.parameters(), schedule)
-    deployment = str(prefect_deployment.register_deployment(flow, recurring))
+    registered = prefect_registration.registration_of(home, recurring.name)
+    deployment = str(
+        prefect_deployment.register_deployment(flow, recurring, registered, take_over=take_over)
+    )
     settings = (str(Path.cwd()), prefect_registration.settings_digest(home), now.isoformat())
     terms |= {"spec_digest": resolved.digest, "account": context.dataset}
     registration = prefect_registration.Registration(

@@ -23,14 +23,19 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import (
     DeploymentFilter,
     DeploymentFilterId,
+    DeploymentFilterName,
+    FlowFilter,
+    FlowFilterName,
     FlowRunFilter,
     FlowRunFilterExpectedStartTime,
     FlowRunFilterState,
     FlowRunFilterStateType,
 )
 from prefect.client.schemas.objects import FlowRun, State, StateType, VersionInfo
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.client.schemas.schedules import CronSchedule
 from prefect.deployments.runner import DeploymentApplyError
-from prefect.exceptions import PrefectHTTPStatusError
+from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.schedules import Cron
 from prefect.settings import get_current_settings
 from prefect.states import Cancelled, Crashed, Scheduled
@@ -39,6 +44,7 @@ from prefect.types.entrypoint import EntrypointType
 from cloister.errors import CloisterError, InputError
 from cloister.schema.sources import files_and_urls
 from cloister.tasks.home.process import flow_version
+from cloister.tasks.requests.release_request import nest_parameters
 from cloister.tasks.stores.prefect_registration import Registration, ReleaseSchedule
 
 _VERSION = VersionInfo(type="prefect:simple", version=flow_version())
@@ -91,18 +97,81 @@ def require_server(*, authenticated: bool) -> str:
     return url
 
 
-def register_deployment(flow: Flow[..., Any], recurring: Recurring) -> UUID:
-    """Make the deployment of a recurring release, or update the one of the same name.
+def register_deployment(
+    flow: Flow[..., Any],
+    recurring: Recurring,
+    registered: Registration | None,
+    *,
+    take_over: bool = False,
+) -> UUID:
+    """Make the deployment of a recurring release, or update what this home has ``registered``.
 
-    The id it has on the server.
+    The id it has on the server. One that another home made is refused, or with ``take_over``
+    replaced under a new id, so that the other home has no run of it any more.
 
     It belongs to no work pool, so that the server holds no command, and no worker takes its runs.
 
     Raises:
         CloisterError: the server refuses.
+        InputError: another home made the deployment.
     """
     with _explained("take the deployment"):
+        _replace_other(flow.name, recurring.name, registered, take_over)
         return asyncio.run(_apply_deployment(flow, recurring))
+
+
+def _replace_other(flow: str, name: str, registered: Registration | None, take_over: bool) -> None:
+    """Delete the deployment of a name that another home made.
+
+    Raises:
+        InputError: there is one, which is not to be taken over.
+    """
+    with get_client(sync_client=True) as client:
+        same_name = client.read_deployments(
+            flow_filter=FlowFilter(name=FlowFilterName(any_=[flow])),
+            deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=[name])),
+        )
+        for held in same_name:
+            if registered and registered.deployment == str(held.id):
+                continue
+            if not take_over:
+                request = nest_parameters(held.parameters).get("request") or {}
+                raise InputError(
+                    f"the Prefect server has {flow}/{name} already, which this home did not "
+                    f"register: it releases {request.get('spec')} for {request.get('by')}, "
+                    f"{_schedules(held) or 'on no schedule'}; give --take-over to replace it, so "
+                    "that no other home runs it any more; nothing was changed"
+                )
+            client.delete_deployment(held.id)
+
+
+def _schedules(held: DeploymentResponse) -> str:
+    """The active schedules of a deployment, as a registration shows its own."""
+    active = [each.schedule for each in held.schedules if each.active and not held.paused]
+    return ", ".join(
+        str(ReleaseSchedule(each.cron, each.timezone or "UTC"))
+        if isinstance(each, CronSchedule)
+        else type(each).__name__
+        for each in active
+    )
+
+
+def difference(registration: Registration) -> str:
+    """How the server's deployment differs from what this home registered; empty if it does not.
+
+    Raises:
+        CloisterError: the server does not say.
+    """
+    with _explained("show a deployment"), get_client(sync_client=True) as client:
+        try:
+            held = client.read_deployment(UUID(registration.deployment))
+        except ObjectNotFound:
+            return "is no longer there"
+    if (schedules := _schedules(held)) != str(registration.schedule):
+        return f"has the schedule {schedules or 'of no time'}, and not {registration.schedule}"
+    if nest_parameters(held.parameters) != registration.parameters:
+        return "has other parameters"
+    return ""
 
 
 async def _apply_deployment(flow: Flow[..., Any], recurring: Recurring) -> UUID:

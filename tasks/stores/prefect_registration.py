@@ -204,6 +204,16 @@ def registrations(home: Home) -> list[Registration]:
     )
 
 
+def registration_of(home: Home, name: str) -> Registration | None:
+    """What is registered in a home under a name, if anything.
+
+    Raises:
+        VerificationError: its file cannot be read as a registration.
+    """
+    path = _path(home, name)
+    return _read(path) if path.exists() else None
+
+
 def is_published_on_approval(home: Home, account: str) -> bool:
     """Whether a recurring release of an account was deployed to be published once approved."""
     return any(

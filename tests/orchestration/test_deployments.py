@@ -9,6 +9,7 @@ import pytest
 from deployed import MONTHLY, charged, registered
 
 from cloister.flows.cli.app import run
+from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.requests.release_request import ReleaseRequest
 
@@ -92,6 +93,25 @@ def test_the_home_holds_what_is_run_and_nothing_is_charged(server, deploy, monke
     deploy("--cron", MONTHLY)
     (again,) = registered()
     assert (again.id, again.entrypoint) == (held.id, "cloister.flows.release.release")
+
+
+def test_the_deployment_of_another_home_is_refused_or_taken_over(
+    server, deploy, tmp_path_factory, monkeypatch, capsys
+):
+    first = deploy("--cron", MONTHLY)
+    other = tmp_path_factory.mktemp("other") / "home"
+    monkeypatch.setenv("CLOISTER_HOME", str(other))
+    assert run(["deploy", str(server.spec), "--cron", "30 4 * * 1"]) == 2
+    said = capsys.readouterr().err
+    assert f"releases {server.spec} " in said and f"{MONTHLY} (UTC)" in said
+    assert "--take-over" in said and registrations(Home.current()) == []
+    (held,) = registered()
+    assert str(held.id) == first["id"] and held.schedules[0].schedule.cron == MONTHLY
+    taken = deploy("--cron", "30 4 * * 1", "--take-over")
+    assert [str(held.id) for held in registered()] == [taken["id"]] != [first["id"]]
+    assert deploy("--cron", MONTHLY)["id"] == taken["id"]
+    monkeypatch.setenv("CLOISTER_HOME", str(server.home.folder))
+    assert run(["deploy", str(server.spec), "--cron", MONTHLY]) == 2
 
 
 @pytest.fixture

@@ -22,14 +22,24 @@ from cloister.tasks.requests.release_request import ReleaseRequest
 @pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global DeploymentUpdate, FlowRunFilter, FlowRunFilterId, FlowRunFilterName, MONTHLY, State
-    global StateType, charged, flow, get_client, get_current_settings, registered, registrations
+    global \
+        CronSchedule, \
+        DeploymentScheduleUpdate, \
+        StateType, \
+        charged, \
+        flow, \
+        get_client, \
+        get_current_settings, \
+        registered, \
+        registrations
     global release, serve, serve_due
     from deployed import MONTHLY, charged, registered
     from prefect import flow
     from prefect.client.orchestration import get_client
-    from prefect.client.schemas.actions import DeploymentUpdate
+    from prefect.client.schemas.actions import DeploymentScheduleUpdate, DeploymentUpdate
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowRunFilterName
     from prefect.client.schemas.objects import State, StateType
+    from prefect.client.schemas.schedules import CronSchedule
     from prefect.settings import get_current_settings
 
     from cloister.flows.release import release
@@ -259,6 +269,29 @@ def test_of_the_runs_that_were_missed_the_last_is_made_up_for(
     assert f"due at {missed.isoformat(timespec='minutes')}" in told and "made up for now" in told
     assert len(made) == 1 and state_of(earlier) == "Skipped"
     assert serve_due(recorder, server.home) == []
+
+
+@pytest.mark.parametrize("change", ["schedule", "parameters", "paused", "gone"])
+def test_nothing_is_made_up_for_that_the_server_has_otherwise(
+    server, missed, said_of, made, recorder, change
+):
+    """Another home, or somebody at the server, decides what runs there."""
+    (held,) = registered()
+    cron = DeploymentScheduleUpdate(schedule=CronSchedule(cron=MONTHLY, timezone="UTC"))
+    parameters = {"request": held.parameters["request"] | {"epsilon": "4"}}
+    with get_client(sync_client=True) as client:
+        if change == "gone":
+            client.delete_deployment(held.id)
+        elif change == "schedule":
+            client.update_deployment(held.id, DeploymentUpdate(schedules=[cron]))
+        elif change == "paused":
+            client.update_deployment(held.id, DeploymentUpdate(paused=True))
+        else:
+            client.update_deployment(held.id, DeploymentUpdate(parameters=parameters))
+    (told,) = said_of().splitlines()
+    assert f"due at {missed.isoformat(timespec='minutes')}" in told
+    assert "is not made up for: release/clubs" in told and "--take-over" in told
+    assert serve_due(recorder, server.home) == [] and made == []
 
 
 @pytest.mark.slow
