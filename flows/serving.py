@@ -47,16 +47,19 @@ def serve(flow: Flow[..., Any], home: Home) -> None:
     """
     if not registrations(home):
         raise InputError("no recurring release is registered in this home; see cloister deploy")
-    checked = datetime.min.replace(tzinfo=UTC)
-    with _alone(home):
+    checked, problem = datetime.min.replace(tzinfo=UTC), ""
+    with _alone(home), quiet_logs():
         while True:
+            before, problem = problem, ""
             try:
                 checked = warn_of_missing(home, checked)
                 serve_due(flow, home)
-                for problem in send_due(home):
-                    warn(problem)
+                for unsent in send_due(home):
+                    warn(unsent)
             except CloisterError as error:
-                warn(str(error))  # a server that is down, or a full disk, may come back
+                problem = str(error)  # a server that is down, or a full disk, may come back
+            if problem not in ("", before):
+                warn(problem)
             sleep(_INTERVAL)
 
 

@@ -75,14 +75,14 @@ def prepare_stores(home: Home) -> Stores:
             that nothing was charged.
     """
     versions = Versions(home.versions, home.remote)
-    asked: dict[str, Callable[[], object]] = {
+    checks: dict[str, Callable[[], object]] = {
         "tracking": lambda: Tracker.open(home.tracking, home.artifacts),
         "versions": versions.prepare,
         "remote": versions.require_answer,
     }
     with charging_nothing():
-        for name, ask in asked.items():
-            report_progress(name, ask)()
+        for name, check in checks.items():
+            report_progress(name, check)()
     return Stores(home.tracking, home.versions)
 
 

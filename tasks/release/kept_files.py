@@ -121,10 +121,10 @@ def kept_findings(
     gone = [part for deletion in deletions for part in deletion.places]
     present = {name for name in _present(home, release) if not _lies_in(name, gone)}
     yield from (f"{home.folder / name}: is missing" for name in listed if name not in present)
-    others = present - listed.keys() - {*unsealed}
-    if others:
-        others -= _checked_out(home, release)
-    yield from (f"{home.folder / name}: is not part of the release" for name in sorted(others))
+    unlisted = present - listed.keys() - {*unsealed}
+    if unlisted:
+        unlisted -= _checked_out(home, release)
+    yield from (f"{home.folder / name}: is not part of the release" for name in sorted(unlisted))
     yield from _statement_findings(home, release)
     unchanged = (name for name in listed if name in present)
     yield from (

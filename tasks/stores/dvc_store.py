@@ -30,6 +30,7 @@ from configparser import Error as ConfigParserError
 from dataclasses import dataclass
 from pathlib import Path
 from socket import create_connection
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -60,7 +61,7 @@ code. One process for several, since DVC takes longer to load than to work."""
 PATIENCE = 8.0
 """Seconds that a remote on a network may take to answer."""
 
-_WEB = {"http": "http", "https": "https", "webdav": "http", "webdavs": "https"}
+_WEB = MappingProxyType({"http": "http", "https": "https", "webdav": "http", "webdavs": "https"})
 """What remotes are asked over that speak HTTP; of the others those over SSH speak first."""
 
 PARTS = ".*.tmp"

@@ -94,14 +94,14 @@ def _require_answer(uri: str) -> None:
     """
     try:
         if uri.startswith("http"):
-            asked = http_request(
+            answer = http_request(
                 *(get_default_host_creds(uri), "/api/2.0/mlflow/experiments/search", "POST"),
                 json={"max_results": 1},
                 max_retries=0,
                 timeout=PATIENCE,
                 raise_on_status=False,
             )
-            if asked.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise _silent(uri)
         elif uri.startswith("postgresql"):
             limit = {"connect_timeout": max(int(PATIENCE), 1)}

@@ -131,23 +131,25 @@ def _replace_other(flow: str, name: str, registered: Registration | None, take_o
             flow_filter=FlowFilter(name=FlowFilterName(any_=[flow])),
             deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=[name])),
         )
-        for held in same_name:
-            if registered and registered.deployment == str(held.id):
+        for deployment in same_name:
+            if registered and registered.deployment == str(deployment.id):
                 continue
             if not take_over:
-                request = nest_parameters(held.parameters).get("request") or {}
+                request = nest_parameters(deployment.parameters).get("request") or {}
                 raise InputError(
                     f"the Prefect server has {flow}/{name} already, which this home did not "
                     f"register: it releases {request.get('spec')} for {request.get('by')}, "
-                    f"{_schedules(held) or 'on no schedule'}; give --take-over to replace it, so "
+                    f"{_schedules(deployment) or 'on no schedule'}; give --take-over to replace it, so "
                     "that no other home runs it any more; nothing was changed"
                 )
-            client.delete_deployment(held.id)
+            client.delete_deployment(deployment.id)
 
 
-def _schedules(held: DeploymentResponse) -> str:
+def _schedules(deployment: DeploymentResponse) -> str:
     """The active schedules of a deployment, as a registration shows its own."""
-    active = [each.schedule for each in held.schedules if each.active and not held.paused]
+    active = [
+        each.schedule for each in deployment.schedules if each.active and not deployment.paused
+    ]
     return ", ".join(
         str(ReleaseSchedule(each.cron, each.timezone or "UTC"))
         if isinstance(each, CronSchedule)
@@ -164,12 +166,12 @@ def difference(registration: Registration) -> str:
     """
     with _explained("show a deployment"), get_client(sync_client=True) as client:
         try:
-            held = client.read_deployment(UUID(registration.deployment))
+            deployment = client.read_deployment(UUID(registration.deployment))
         except ObjectNotFound:
             return "is no longer there"
-    if (schedules := _schedules(held)) != str(registration.schedule):
+    if (schedules := _schedules(deployment)) != str(registration.schedule):
         return f"has the schedule {schedules or 'of no time'}, and not {registration.schedule}"
-    if nest_parameters(held.parameters) != registration.parameters:
+    if nest_parameters(deployment.parameters) != registration.parameters:
         return "has other parameters"
     return ""
 
@@ -294,6 +296,11 @@ def _count(client: SyncPrefectClient) -> None:
 def _explained(what: str) -> Iterator[None]:
     try:
         yield
+    except httpx.TransportError:
+        raise CloisterError(
+            f"the Prefect server at {get_current_settings().api.url} does not answer; start it, or "
+            "correct PREFECT_API_URL"
+        ) from None
     except (DeploymentApplyError, PrefectHTTPStatusError, httpx.HTTPError) as error:
         raise CloisterError(
             f"the Prefect server did not {what} ({type(error).__name__}); see its log"

@@ -55,6 +55,9 @@ _SENDING = 30.0
 _REFUSED = (401, 403)
 """Status codes of a server that wants another password."""
 
+_NOISY = ("prefect", "prefect._internal", "asyncio")
+"""Loggers that write to the terminal what becomes of Prefect's background threads."""
+
 _LOST = (
     "while the command ran; see to the server and run the same command again: what was charged is "
     "resumed"
@@ -148,14 +151,20 @@ def _failure(status: int) -> InputError:
 def quiet_logs() -> Iterator[None]:
     """Keep Prefect's log of the runs inside off the terminal, where their command says it all.
 
-    A server has it still. Prefect repeats each error of a run, with its traceback.
+    A server has it still. Prefect repeats each error of a run, with its traceback, and each event
+    and line of a log that a server which died does not take.
     """
-    log = logging.getLogger("prefect")
-    before, log.propagate = log.propagate, False
+    logs = [logging.getLogger(name) for name in _NOISY]
+    before = [(log.propagate, log.handlers) for log in logs]
+    raising, logging.raiseExceptions = logging.raiseExceptions, False
+    for log in logs:
+        log.propagate, log.handlers = False, [logging.NullHandler()]
     try:
         yield
     finally:
-        log.propagate = before
+        logging.raiseExceptions = raising
+        for log, (propagate, handlers) in zip(logs, before, strict=True):
+            log.propagate, log.handlers = propagate, handlers
 
 
 def _password() -> str:

@@ -4,7 +4,9 @@ This server's scheduler is off, and runs are made by hand: test_scheduler has on
 """
 
 import json
+import logging
 import os
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,7 +34,7 @@ def late_imports():
         get_current_settings, \
         registered, \
         registrations
-    global release, serve, serve_due
+    global release, serve, serve_due, APILogHandler, PREFECT_API_URL, quiet_logs, temporary_settings
     from deployed import MONTHLY, charged, registered
     from prefect import flow
     from prefect.client.orchestration import get_client
@@ -40,11 +42,13 @@ def late_imports():
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowRunFilterName
     from prefect.client.schemas.objects import State, StateType
     from prefect.client.schemas.schedules import CronSchedule
-    from prefect.settings import get_current_settings
+    from prefect.logging.handlers import APILogHandler
+    from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
     from cloister.flows.release import release
     from cloister.flows.serving import serve, serve_due
     from cloister.tasks.stores.prefect_registration import registrations
+    from cloister.tasks.stores.prefect_server import quiet_logs
 
 
 @pytest.fixture
@@ -242,6 +246,33 @@ def said_of(server, recorder, monkeypatch, capsys):
         return capsys.readouterr().err
 
     return three_rounds
+
+
+def test_a_server_that_died_is_one_line_however_long(server, deploy, said_of):
+    deploy("--cron", MONTHLY)
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        (line,) = said_of().splitlines()
+    assert "http://127.0.0.1:9/api does not answer" in line
+
+
+def test_what_prefect_tells_of_a_dead_server_is_not_on_the_terminal(capsys, monkeypatch):
+    """Its threads for events, logs and state write when they like, runs or none."""
+    shown = logging.StreamHandler(sys.stderr)
+    with monkeypatch.context() as patch:
+        for name in ("prefect._internal", "asyncio", ""):
+            patch.setattr(logging.getLogger(name), "handlers", [shown])
+        tell = [
+            logging.getLogger(name).error
+            for name in ("prefect._internal.concurrency", "prefect.events.clients", "asyncio")
+        ]
+        with quiet_logs():
+            for each in tell:
+                each("lost")
+            APILogHandler().handleError(logging.makeLogRecord({}))
+        assert capsys.readouterr().err == ""
+        for each in tell:
+            each("back")
+        assert capsys.readouterr().err.count("back") == len(tell)
 
 
 @pytest.fixture
