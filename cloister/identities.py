@@ -21,7 +21,7 @@ _SECRET_BYTES = 32
 _DIGEST = 32
 """Hexadecimal digits of a token's digest that name it: 128 bits, which no other token has."""
 
-_IDENTITY = re.compile(r".+ \(token [0-9a-f]{32} until (\d{4}-\d\d-\d\d)\)", re.DOTALL)
+_IDENTITY = re.compile(r"(.+) \(token [0-9a-f]{32} until (\d{4}-\d\d-\d\d)\)", re.DOTALL)
 
 
 def identity_of(by: str) -> str:
@@ -30,21 +30,25 @@ def identity_of(by: str) -> str:
 
 
 def named(person: str, by: str) -> str:
-    """Who acts, by the person's name first: ``Olga (olga)``; by the identity alone of nobody known.
+    """Return who acts, for people to read: the person's name, else the identity of nobody known.
 
-    Tokens hold the name that they were issued to.
+    A token's digest and end are left out: a token names the person that it was issued to.
     """
     identity, of, principal = by.partition(BEHALF)
-    shown = (
-        identity if not person or identity == person or identity.startswith(f"{person} (") else None
-    )
-    return (shown or f"{person} ({identity})") + of + principal
+    token = _IDENTITY.fullmatch(identity)
+    return (person or (token[1] if token else identity)) + of + principal
+
+
+def known_by(identity: str) -> str:
+    """Return what a person is known by, for lists of people: a token by its last day alone."""
+    end = token_end(identity)
+    return f"token until {end}" if end else identity
 
 
 def token_end(identity: str) -> str | None:
     """The last day on which a token is valid; None of an identity that is no token's."""
     token = _IDENTITY.fullmatch(identity)
-    return token[1] if token else None
+    return token[2] if token else None
 
 
 def new_token(name: str, until: date) -> str:
@@ -74,6 +78,6 @@ def token_problem(identity: str, time: str, *, known: bool) -> str | None:
         return None
     if not known:
         return "nobody has this token: it was withdrawn, or is of another ledger"
-    if time[:10] > token[1]:
-        return f"this token was valid until {token[1]}: ask an officer for another"
+    if time[:10] > token[2]:
+        return f"this token was valid until {token[2]}: ask an officer for another"
     return None

@@ -295,8 +295,8 @@ def show_release(release: options.ReleaseId, as_json: options.Json = False) -> N
     show_guarantees(records)
     show_table(
         "Steps",
-        ("entry", "time", "state", "by", "reason"),
-        [(move.seq, move.time, move.words, move.who, move.reason) for move in entry.moves],
+        ("entry", "time", "state", "by", "identity", "reason"),
+        [(move.seq, move.time, move.words, move.who, move.by, move.reason) for move in entry.moves],
     )
 
 
@@ -392,6 +392,6 @@ def _release_json(release: Release) -> dict[str, Any]:
         "delta": decimal(request.delta),
         "state": release.state.value,
         "reserved_at": release.reserved_at,
-        "by": release.steps[-1].by,
+        "by": release.steps[-1].who,
         "refused": release.refused,
     }

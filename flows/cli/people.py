@@ -11,6 +11,7 @@ import typer
 from cloister.figures import count_of
 from cloister.flows.cli.console import note, say, show_facts, show_json, show_table
 from cloister.flows.cli.options import By, Json, Reason, command_group, example
+from cloister.identities import known_by, named
 from cloister.tasks.home.home import Home
 
 if TYPE_CHECKING:
@@ -70,13 +71,14 @@ def list_people(as_json: Json = False) -> None:
         show_json({"people": people, "proposals": waiting})
         return
     rows = [
-        (person.name, ", ".join(person.roles), "\n".join(person.identities))
+        (person.name, ", ".join(person.roles), "\n".join(map(known_by, person.identities)))
         for person in house.people.values()
     ]
     show_table("People", ("person", "roles", "identities"), rows)
     if waiting:
         shown = [
-            (entry["proposal"], entry["kind"], entry["by"], entry["reason"]) for entry in waiting
+            (entry["proposal"], entry["kind"], house.shown(entry["by"]), entry["reason"])
+            for entry in waiting
         ]
         show_table("Waiting for another officer", ("proposal", "what", "by", "reason"), shown)
 
@@ -264,7 +266,8 @@ def show_proposal(proposal: Proposal, as_json: bool) -> None:
     if as_json:
         show_json({"proposal": proposal.seq, "kind": proposal.kind, "body": dict(proposal.body)})
     else:
-        facts = {key: _value_text(value) for key, value in proposal.body.items()}
+        body = {**proposal.body, "by": named("", str(proposal.body["by"]))}
+        facts = {key: _value_text(value) for key, value in body.items()}
         show_facts("Proposed", facts | {"to confirm": f"cloister confirm {proposal.seq}"})
         say("It takes effect once another officer confirms it.")
 
@@ -282,7 +285,7 @@ def _value_text(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {number}" for key, number in value.items()) or "by default"
     if isinstance(value, list):
-        return ", ".join(map(str, value))
+        return ", ".join(known_by(str(each)) for each in value)
     return (
         {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
     )

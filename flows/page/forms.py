@@ -79,7 +79,7 @@ def attack(visit: Deciding, release: ReleaseId, reason: Reason) -> Response:
     if check.running:
         raise InputError(f"release {release} is attacked already; its sheet shows the end")
     begun = CandidateAttack.begin(home, release, None, visit.by, _words(reason))
-    check.begin(visit.by, lambda: ([str(begun.write_page())], []))
+    check.begin(visit.who, lambda: ([str(begun.write_page())], []))
     return _back(visit, f"releases/{release}#attack")
 
 
@@ -138,7 +138,7 @@ def second(visit: Deciding, seq: Annotated[int, Path(ge=1, le=10**12)], reason: 
 @decisions.post("/ledger/verify")
 def verify(visit: Deciding) -> Response:
     """Begin to verify the home; the sheet of the ledger shows the end."""
-    visit.sheets.check.begin(visit.by, partial(verify_records, visit.sheets.home, None))
+    visit.sheets.check.begin(visit.who, partial(verify_records, visit.sheets.home, None))
     return _back(visit, "ledger")
 
 

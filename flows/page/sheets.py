@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from cloister.figures import figure, figure_above
 from cloister.flows.page.visitors import Visit
+from cloister.identities import known_by
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import State
 from cloister.tasks.ledger.budgets import budget_text
@@ -49,6 +50,7 @@ def _environment() -> Environment:
         "words": lambda state: State(state).words,
         "tone": _tone,
         "plain": _plain,
+        "known": known_by,
         "segment": lambda text: quote(str(text), safe=""),
     }
     return environment
@@ -66,9 +68,11 @@ def _tone(state: str) -> str:
 
 
 def _plain(value: object) -> str:
-    """A value of a rule in words."""
+    """A value of a rule or of a proposal in words."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {number}" for name, number in value.items()) or "none"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(known_by(str(each)) for each in value) or "none"
     return str(value)

@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,6 @@ from typing import Any
 from cloister.errors import CloisterError, InputError
 from cloister.flows.page.charts import budget_chart
 from cloister.flows.page.visitors import reading_problem
-from cloister.identities import named
 from cloister.privacy.certificate.certificate import PAGE_NAME
 from cloister.privacy.ledger import BudgetStatus, Release, State, basic_composition
 from cloister.privacy.ledger.books import LedgerState
@@ -109,6 +108,11 @@ class Sheets:
         """Why somebody may not read this home; None if they may."""
         with self.books() as (books, _):
             return reading_problem(books.house, by)
+
+    def name_of(self, by: str) -> str:
+        """Return who acts, for people to read."""
+        with self.books() as (books, _):
+            return books.house.shown(by)
 
     def looking_problem(self, by: str) -> str | None:
         """Why somebody may not see attacks by the data, or its exact figures; None if they may."""
@@ -244,7 +248,7 @@ class Sheets:
             ]
         with self.books() as (books, _):
             entries = [
-                (entry, entry_words(entry, books), named(books.house.known_as(by), by))
+                (entry, entry_words(entry, books), books.house.shown(by))
                 for entry in read
                 if entry
                 for by in [str(entry.body.get("by", ""))]
@@ -266,7 +270,10 @@ class Sheets:
             return {
                 "people": list(house.people.values()),
                 "rules": {name: asdict(rules) for name, rules in house.rules.items()},
-                "proposals": list(house.proposals.values()),
+                "proposals": [
+                    replace(each, body={**each.body, "by": house.shown(each.body["by"])})
+                    for each in house.proposals.values()
+                ],
             }
 
     def certificate(self, release: str) -> tuple[bytes, str]:

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from fastapi import Depends, HTTPException, Path, Request, Response
 
 from cloister.errors import InputError, NotPermitted
-from cloister.identities import identity_of, token_problem
+from cloister.identities import identity_of, named, token_problem
 from cloister.privacy.ledger.house import House
 from cloister.tasks.home.home import Home, private_folder
 from cloister.tasks.home.identity import identity
@@ -178,16 +178,25 @@ def note_visit(home: Home, by: str, method: str, path: str, status: int) -> None
 
 @dataclass(frozen=True)
 class Visit:
-    """A request of a known visitor; ``home`` is the name of the home it concerns, if any."""
+    """A request of a known visitor; ``home`` is the name of the home it concerns, if any.
+
+    ``name`` is what the visitor is called there, once the home was read.
+    """
 
     session: WebSession
     home: str = ""
     home_sheets: Sheets | None = None
+    name: str = ""
 
     @property
     def by(self) -> str:
         """Who acts."""
         return self.session.identity
+
+    @property
+    def who(self) -> str:
+        """Who acts, for people to read."""
+        return self.name or named("", self.by)
 
     @property
     def csrf(self) -> str:
@@ -237,6 +246,7 @@ def home_visit_of(
     visit = request.state.visit = replace(visit, home=home, home_sheets=sheets)
     if problem := sheets.problem(visit.by):
         raise NotPermitted(problem)
+    visit = request.state.visit = replace(visit, name=sheets.name_of(visit.by))
     return visit
 
 

@@ -332,8 +332,8 @@ def grants_in(books: LedgerState, dataset: str | None) -> list[dict[str, Any]]:
                     "unit": budget.unit,
                     "from": last.get(owner, "none"),
                     "to": text,
-                    "by": granted.by,
-                    "confirmed_by": granted.confirmed,
+                    "by": books.house.shown(granted.by),
+                    "confirmed_by": books.house.shown(granted.confirmed),
                     "reason": granted.reason,
                 }
             )

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from cloister.errors import PrivacyError
 from cloister.figures import figure, listed
+from cloister.identities import BEHALF, identity_of, named
 from cloister.models.registry import create
 from cloister.models.storage import model_digest
 from cloister.models.task import Budget
@@ -140,18 +141,19 @@ def _basis(
         reused=reused_releases(previous, budget, home) if previous else (),
         uncounted_releases=uncounted_releases(budget),
         blocks=[status for status in read if status.block in blocks],
-        ran_by=_runner(ledger, release),
+        ran_by=runner_of(ledger, release),
         moves=ledger.books().accounts[context.dataset].moves,
     )
 
 
-def _runner(ledger: Ledger, release: str) -> Runner:
-    """Who had a release run, with the roles that they have now."""
-    identity = ledger.release(release).steps[0].by
-    person = ledger.books().house.person_of(identity)
+def runner_of(ledger: Ledger, release: str) -> Runner:
+    """Return who had a release run, with the roles that they have now."""
+    by = ledger.release(release).steps[0].by
+    person = ledger.books().house.person_of(by)
     if person is None:
-        return Runner(identity=identity)
-    return Runner(identity=identity, person=person.name, roles=tuple(person.roles))
+        return Runner(identity=named("", by))
+    principal = by.removeprefix(identity_of(by)).removeprefix(BEHALF)
+    return Runner(person=person.name, roles=person.roles, on_behalf_of=principal or None)
 
 
 def certify(basis: Basis) -> Certificate:

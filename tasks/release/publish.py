@@ -120,7 +120,7 @@ def _origin(entry: Release, certificate: Certificate) -> RunOrigin:
     reserved, software = entry.steps[0], certificate.software
     purpose = f" For: {reserved.reason}" if reserved.reason else ""
     return RunOrigin(
-        reserved.by,
+        reserved.who,
         "cloister release",
         software.commit or "",
         datetime.fromisoformat(reserved.time),

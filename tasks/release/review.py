@@ -65,11 +65,16 @@ class ReleaseView:
             "blocks": list(request.blocks),
             "state": self.entry.state.value,
             "steps": [
-                {"state": step.state.value, "time": step.time, "by": step.by, "reason": step.reason}
+                {
+                    "state": step.state.value,
+                    "time": step.time,
+                    "by": step.who,
+                    "reason": step.reason,
+                }
                 for step in self.entry.steps
             ],
-            "consents": [asdict(consent) for consent in self.entry.consents],
-            "looks": [asdict(look) for look in self.entry.looks],
+            "consents": [asdict(consent) | {"by": consent.who} for consent in self.entry.consents],
+            "looks": [asdict(look) | {"by": look.who} for look in self.entry.looks],
             **(certified or {}),
             "internal": self.metrics and dict(self.metrics),
         }

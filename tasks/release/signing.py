@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import CloisterError, StorageError, VerificationError
+from cloister.identities import named
 from cloister.privacy import signing
 from cloister.privacy.certificate import manifest
 from cloister.privacy.ledger import (
@@ -327,7 +328,7 @@ def _state_of(
         decided = f"{signed}; {state.words}, as the ledger says"
     else:
         about = facts[state]
-        decided = f"{signed}; {state.words} as of {about['time']} by {about['by']}"
+        decided = f"{signed}; {state.words} as of {about['time']} by {named('', str(about['by']))}"
     if state not in (State.APPROVED, State.PUBLISHED):
         return Worth(decided, NOT_APPROVED)
     age = datetime.now(UTC) - datetime.fromisoformat(str(facts[last]["time"]))

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import InputError
-from cloister.identities import named
 from cloister.privacy import ledger
 from cloister.privacy.certificate.manifest import read_manifest
 from cloister.privacy.exact import decimal, decimal_below
@@ -135,7 +134,7 @@ def _steps(
                 "entry": str(entry.seq),
                 "time": entry.time[:19] + "Z",
                 "what": entry_words(entry, then),
-                "by": named(then.house.known_as(by), by),
+                "by": then.house.shown(by),
                 "roles": ", ".join(person.roles) if (person := then.house.person_of(by)) else "",
                 "reason": str(entry.body.get("reason", "")),
             }
@@ -186,7 +185,7 @@ def entry_words(entry: ledger.Entry, books: LedgerState) -> str:
     confirmed = body.get(CONFIRMED)
     if not confirmed:
         return text
-    return f"{text}, confirmed by {named(books.house.known_as(confirmed['by']), confirmed['by'])}"
+    return f"{text}, confirmed by {books.house.shown(confirmed['by'])}"
 
 
 def _person_words(entry: ledger.Entry, books: LedgerState) -> str:

@@ -19,6 +19,7 @@ from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
 from cloister.errors import InputError
+from cloister.identities import named
 from cloister.models.storage import MODEL_DIGEST, load_saved
 from cloister.privacy.certificate.approval import HOUSE_KEY, require_approved
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -45,9 +46,10 @@ class SyntheticRows(PythonModel):
         folder = Path(context.artifacts["certificate"]).parent
         approved = require_approved(folder, registered, key)
         self._saved = load_saved(Path(context.artifacts["model"]), registered)
+        by = named("", approved["by"])
         warnings.warn(
-            f"release {approved['release']} was approved on {approved['time']} by "
-            f"{approved['by']}; whether it was withdrawn since is known where its home is alone: "
+            f"release {approved['release']} was approved on {approved['time']} by {by}; "
+            "whether it was withdrawn since is known where its home is alone: "
             f"cloister ledger show {approved['release']}",
             stacklevel=2,
         )

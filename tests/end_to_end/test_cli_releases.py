@@ -111,7 +111,8 @@ def test_report_shows_what_is_promised(released, own, cloister, capsys):
     shown = cloister("report", released.id)
     assert shown["guarantee"]["epsilon"] == "1"
     (started, *_) = cloister("ledger", "show", released.id)["steps"]
-    assert shown["ran_by"] == {"identity": started["by"], "person": None, "roles": []}
+    runner = {"identity": started["by"], "person": None, "roles": [], "on_behalf_of": None}
+    assert shown["ran_by"] == runner
     assert run(["report", released.id]) == 0
     assert "certificate.html" in capsys.readouterr().out
 

@@ -232,7 +232,9 @@ def test_four_eyes_and_a_second_officer_hold_on_the_page(app, home, people, rele
 def test_a_proxy_shows_its_visitor_with_every_request(app, home, people):
     client = TestClient(app, base_url="http://localhost", follow_redirects=False)
     bearer = {"Authorization": f"Bearer {people.Ben}"}
-    assert "Ben (token" in client.get("/homes/home", headers=bearer).text
+    sheets = [client.get(f"/homes/home{at}", headers=bearer).text for at in ("", "/people")]
+    assert all("<span>Ben · home</span>" in sheet for sheet in sheets)
+    assert not any("(token " in sheet for sheet in sheets)
     assert client.get("/homes/home").headers["location"] == "/login"
     assert client.get("/homes/home", headers={"Authorization": "Bearer x"}).status_code == 403
 

@@ -12,7 +12,8 @@ from ledger_requests import ask
 from two_databases import on_both
 
 from cloister.errors import InputError, NotPermitted
-from cloister.identities import new_token, token_identity
+from cloister.identities import identity_of, new_token, token_identity
+from cloister.privacy.certificate.certificate import Runner
 from cloister.privacy.ledger import (
     Account,
     BudgetGrant,
@@ -27,6 +28,8 @@ from cloister.privacy.ledger.books import state_slot
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.governance import change_person, change_rules, confirm
 from cloister.privacy.ledger.house import EVERYWHERE, RULES, governing_slot, match_roles
+from cloister.privacy.ledger.outbox import events_after
+from cloister.tasks.release.certify import runner_of
 
 PEOPLE = (
     Person("Anna", ("officer",), ("anna",)),
@@ -186,9 +189,9 @@ def test_as_many_approve_as_the_rules_ask_for(ledger: Ledger) -> None:
     approved = ledger.advance(release, State.APPROVED, "anna", "why")
     assert approved.state is State.APPROVED
     assert [(each.words, each.who, each.reason) for each in approved.moves[3:]] == [
-        ("approved (officer 1 of 2)", "Ben (ben)", "why"),
-        ("approved (reviewer 1 of 1)", "Rita (rita)", "why"),
-        ("approved", "Anna (anna)", "why"),
+        ("approved (officer 1 of 2)", "Ben", "why"),
+        ("approved (reviewer 1 of 1)", "Rita", "why"),
+        ("approved", "Anna", "why"),
     ]
     assert ledger.verify() == []
 
@@ -325,6 +328,21 @@ def test_a_token_is_a_person_while_it_is_valid_and_held(ledger: Ledger) -> None:
     ledger.advance(release, State.APPROVED, f"{valid} on behalf of the board", "why")
     assert ledger.verify() == []
     assert token.rpartition(":")[2] not in "".join(entry.line for entry in ledger.entries())
+
+
+def test_a_token_is_recorded_and_people_read_the_name(ledger: Ledger) -> None:
+    """Certificates, mails and histories name the person, also once the token is withdrawn."""
+    by = f"{token_identity(new_token('Eve', date(2200, 1, 1)))} on behalf of the board"
+    set_person(ledger, Person("Eve", ("engineer",), ("eve", identity_of(by))), "anna", "token")
+    release, eve = candidate(ledger, by), "Eve on behalf of the board"
+    assert ledger.release(release).steps[0].by == by
+    assert runner_of(ledger, release) == Runner(
+        person="Eve", roles=("engineer",), on_behalf_of="the board"
+    )
+    set_person(ledger, Person("Eve"), "anna", "left")
+    assert runner_of(ledger, release) == Runner(identity=eve)
+    assert {step.who for step in ledger.release(release).steps} == {eve}
+    assert {event.by for event in events_after(ledger, 0)[0]} == {eve}
 
 
 @pytest.mark.parametrize("text", ["", "rita", "rita:2026-01-01:", "rita:soon:secret", ":2026:x"])

@@ -295,14 +295,16 @@ class Software(Part):
 
 
 class Runner(Part):
-    """Who had a release run: the person, with the roles of that day, and the identity that acted.
+    """Who had a release run: the person, with the roles of that day, and on whose behalf.
 
-    ``identity`` is what the ledger holds, ``person`` the name that the house knows it by, if any.
+    ``identity`` says who acted where the house knows no such person; certificates of earlier
+    versions hold it of people too.
     """
 
-    identity: str
+    identity: str | None = None
     person: str | None = None
     roles: tuple[str, ...] = ()
+    on_behalf_of: str | None = None
 
 
 class LedgerEntry(Part):
@@ -356,6 +358,9 @@ class Certificate(Part):
         later = ("about", "ran_by", "model", "ignored", "records", "acceptance", "reused")
         absent = {name for name in later if not getattr(self, name)}
         content = self.model_dump(mode="json", exclude=absent)
+        for name in ("identity", "on_behalf_of"):
+            if self.ran_by and getattr(self.ran_by, name) is None:
+                del content["ran_by"][name]
         return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
 
     @classmethod

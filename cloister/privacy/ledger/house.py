@@ -20,7 +20,7 @@ from pathlib import PurePosixPath
 from typing import Any, Self, TypeVar
 
 from cloister.errors import InputError
-from cloister.identities import identity_of, token_end
+from cloister.identities import identity_of, named, token_end
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Anchor, Entry
 from cloister.privacy.ledger.records import Consent, Release, State, require_text
 from cloister.privacy.signing import ROLES, PublicKey
@@ -301,6 +301,10 @@ class House:
         """The name of the person who acts; empty where the identity is nobody's."""
         person = self.person_of(by)
         return person.name if person else ""
+
+    def shown(self, by: str) -> str:
+        """Return who acts, for people to read."""
+        return named(self.known_as(by), by)
 
     def consent_to(self, release: Release, entry: Entry) -> Consent:
         """An approval after which a release waits for others, counted in the role that needs it."""

@@ -69,6 +69,5 @@ def _event(entry: Entry, books: LedgerState) -> ReleaseEvent:
     body = entry.body
     release = str(body.get("release", ""))
     dataset = books.releases[release].request.dataset if release else str(body["dataset"])
-    return ReleaseEvent(
-        entry.seq, entry.hash, entry.kind, entry.time, str(body["by"]), dataset, release
-    )
+    by = books.house.shown(body["by"])
+    return ReleaseEvent(entry.seq, entry.hash, entry.kind, entry.time, by, dataset, release)

@@ -249,7 +249,7 @@ class ReleaseStep:
 
     @property
     def who(self) -> str:
-        """Who did it, by name and identity."""
+        """Who did it, by name."""
         return named(self.person, self.by)
 
 
@@ -279,7 +279,7 @@ class Consent:
 
     @property
     def who(self) -> str:
-        """Who did it, by name and identity."""
+        """Who did it, by name."""
         return named(self.person, self.by)
 
 
@@ -300,7 +300,7 @@ class Look:
 
     @property
     def who(self) -> str:
-        """Who did it, by name and identity."""
+        """Who did it, by name."""
         return named(self.person, self.by)
 
 

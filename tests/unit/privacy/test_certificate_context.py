@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 import yaml
 
-from cloister.privacy.certificate.certificate import Certificate
+from cloister.privacy.certificate.certificate import Certificate, Runner
 from cloister.privacy.certificate.page import page
 from cloister.privacy.certificate.provenance import attribute_origins, constraint_origins
 from cloister.privacy.certificate.spend import describe
@@ -43,6 +43,33 @@ def test_statements_of_the_curator_come_first_and_are_told_where_they_lack(basis
     assert not {"about", "ran_by"} & set(yaml.safe_load(older.to_yaml()))
     for each in (stated, older):
         assert Certificate.from_yaml(each.to_yaml()) == each
+
+
+@pytest.mark.parametrize(
+    ("runner", "fields", "words"),
+    [
+        (
+            Runner(person="Eve", on_behalf_of="a & b"),
+            3,
+            "Eve, without a role, on behalf of a &amp; b",
+        ),
+        (Runner(person="Eve", roles=("engineer",)), 2, "Eve, engineer"),
+        (Runner(identity="eve"), 3, "eve, who is not registered as a person with roles"),
+        (
+            Runner(identity="Eve (token 3b83 until 2027-02-25)", person="Eve"),
+            3,
+            "Eve, without a role",
+        ),
+    ],
+    ids=["behalf", "person", "nobody", "older"],
+)
+def test_who_had_a_release_run_is_a_name(basis: Basis, runner: Runner, fields: int, words: str):
+    """A certificate of an earlier version, which holds an identity too, reads as it was written."""
+    certificate = certify(replace(basis, ran_by=runner))
+    text = certificate.to_yaml()
+    assert Certificate.from_yaml(text) == certificate
+    assert len(yaml.safe_load(text)["ran_by"]) == fields
+    assert f"<dt>Run by</dt><dd>{words}</dd>" in page(certificate)
 
 
 def test_lists_are_whole_in_the_certificate(basis: Basis):
