@@ -10,13 +10,15 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from cloister.errors import CloisterError, InputError
+from cloister.errors import CloisterError, InputError, NotPermitted, StorageError, VerificationError
 from cloister.flows.cli.audit import add_audit_commands
 from cloister.flows.cli.benchmark import add_benchmark_command
 from cloister.flows.cli.data import add_data_commands
@@ -31,7 +33,9 @@ from cloister.flows.cli.people import add_people_commands
 from cloister.flows.cli.release import add_release_commands
 from cloister.flows.cli.retention import add_retention_commands
 from cloister.flows.cli.review import add_review_commands
+from cloister.identities import token_problem
 from cloister.tasks.home.home import Home
+from cloister.tasks.home.identity import identity
 from cloister.tasks.home.process import INTERRUPTED, SELDOM, is_interruption
 
 _WITHHELD = "its message is withheld, since it may quote the data: please report this"
@@ -108,6 +112,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command; its exit code."""
     try:
         _require_text(arguments)
+        if _HELP.isdisjoint(arguments):
+            _require_sound_token()
         _command().main(list(arguments), prog_name="cloister")
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else 0
@@ -137,6 +143,30 @@ def _require_text(arguments: Sequence[str]) -> None:
                 f"word {number} of the command is not UTF-8 text; write it otherwise, or "
                 "rename the file"
             )
+
+
+_HELP = frozenset(("-h", "--help", "--version"))
+"""Options that say something of the command alone."""
+
+
+def _require_sound_token() -> None:
+    """Check that CLOISTER_TOKEN, if it is set, shows somebody: readers are told too.
+
+    Raises:
+        InputError: it is no token.
+        NotPermitted: it has ended, or is nobody's.
+    """
+    if not os.environ.get("CLOISTER_TOKEN", "").strip():
+        return
+    from cloister.tasks.ledger.access import existing_ledger
+
+    shown, house = identity(), None
+    with suppress(StorageError, VerificationError):  # the command itself says what is wrong there
+        ledger = existing_ledger(Home.current())
+        house = ledger.books().house if ledger else None
+    now = datetime.now(UTC).isoformat()
+    if house and (problem := token_problem(shown, now, known=house.person_of(shown) is not None)):
+        raise NotPermitted(f"{problem[0].upper()}{problem[1:]}. Nothing was read or charged.")
 
 
 def _failed(message: str, code: int) -> int:

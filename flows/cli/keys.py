@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -59,14 +60,21 @@ def make_key(
 ) -> None:
     """Make a key of a person, its private half for its owner alone; print the public half.
 
-    An officer makes it known with cloister people set --key.
+    A terminal is asked for a passphrase, which may be empty; elsewhere CLOISTER_PASSPHRASE holds
+    it, if there is one. An officer makes the key known with cloister people set --key.
     """
     from cloister.errors import StorageError
     from cloister.privacy.signing import FileSigner
+    from cloister.tasks.ledger.keys import PASSPHRASE
 
     if path.exists():
         raise StorageError(f"{path} is there already; give another file")
-    key = FileSigner.open(path).key
+    passphrase = os.environ.get(PASSPHRASE, "")
+    if PASSPHRASE not in os.environ and sys.stdin.isatty():
+        question = "Passphrase (empty for none)"
+        hidden: dict[str, Any] = {"hide_input": True, "confirmation_prompt": True, "err": True}
+        passphrase = typer.prompt(question, default="", show_default=False, **hidden)
+    key = FileSigner.open(path, passphrase=lambda: passphrase).key
     if as_json:
         show_json({"id": key.id, "pem": key.pem})
     else:

@@ -15,6 +15,7 @@ from cloister.flows.page.visitors import Visit
 from cloister.identities import known_by
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import State
+from cloister.privacy.ledger.house import key_id
 from cloister.tasks.ledger.budgets import budget_text
 
 
@@ -51,6 +52,7 @@ def _environment() -> Environment:
         "tone": _tone,
         "plain": _plain,
         "known": known_by,
+        "key_id": key_id,
         "segment": lambda text: quote(str(text), safe=""),
     }
     return environment

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from getpass import getpass
 
 from cloister.errors import CloisterError
 from cloister.files import write_whole
@@ -23,8 +25,8 @@ from cloister.tasks.home.home import Home, private_folder
 NEXT_NAME = "next.pem"
 """The house's next key, while it is being changed."""
 
-PIN = "CLOISTER_PIN"
-"""The variable that holds the PIN of a token."""
+PIN, PASSPHRASE = "CLOISTER_PIN", "CLOISTER_PASSPHRASE"
+"""The variables that hold the PIN of a token, and the passphrase of a key in a file."""
 
 
 def house_signer(home: Home) -> signing.Signer:
@@ -45,13 +47,20 @@ def house_signer(home: Home) -> signing.Signer:
 
 
 def open_person(location: str) -> signing.Signer:
-    """The key of a person, or of a house, in a file or a token, whose PIN a variable holds.
+    """The key of a person, or of a house, in a file or a token.
+
+    A variable holds its passphrase or PIN; a terminal is asked for a passphrase that none holds.
 
     Raises:
         InputError: the location is neither.
         StorageError: the key cannot be used.
     """
-    return signing.open_signer(location, os.environ.get(PIN, ""))
+
+    def passphrase() -> str:
+        asks = PASSPHRASE not in os.environ and sys.stdin and sys.stdin.isatty()
+        return getpass(f"Passphrase of {location}: ") if asks else os.environ.get(PASSPHRASE, "")
+
+    return signing.open_signer(location, os.environ.get(PIN, ""), passphrase)
 
 
 def house_key(home: Home) -> signing.PublicKey | None:

@@ -8,12 +8,13 @@ is read from the export's entries, once they and the folder are verified by the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from cloister.errors import InputError
+from cloister.identities import known_by
 from cloister.privacy import ledger
 from cloister.privacy.certificate.manifest import read_manifest
 from cloister.privacy.exact import decimal, decimal_below
@@ -30,12 +31,27 @@ from cloister.privacy.ledger.books import (
 from cloister.privacy.ledger.budgets import tightest
 from cloister.privacy.ledger.composition import basic_composition
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED
-from cloister.privacy.ledger.house import CONFIRMED, DELETED, EVERYWHERE, PERSON, PROPOSED, RULES
+from cloister.privacy.ledger.house import (
+    APPROVAL_KEY,
+    CONFIRMED,
+    DELETED,
+    EVERYWHERE,
+    FILTER,
+    PERSON,
+    PROPOSED,
+    RULES,
+    Person,
+    Rules,
+    key_id,
+)
 from cloister.privacy.signing import PublicKey
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.budgets import budget_text
 from cloister.tasks.release.signing import Worth, folder_unlike_export, folder_worth
 from cloister.tasks.release.verify import verify_records
+
+_NUMBERS = ("no", "one", "two", "three", "four", "five")
+"""Numbers that a sentence spells out."""
 
 
 @dataclass(frozen=True)
@@ -65,29 +81,29 @@ def trail_of(home: Home, folder: Path, export: Path, key: Path) -> Trail:
         ledger.read_chain(ledger.export_lines(export))[0],
         read_manifest(folder).release,
     )
-    books, charged = _replayed(entries, named)
+    books, charged, rules = _replayed(entries, named)
     if charged is None:
         raise InputError(f"{export} holds no release '{named}': ask the house for a later export")
     release = books.releases[named]
     findings += folder_unlike_export(folder, books, named, entries, public_key)
     worth = None if findings else folder_worth(home, folder, key, None, export)
-    return Trail(
-        _facts(books, release, charged), [*_steps(entries, books, release)], findings, worth
-    )
+    facts = {**_facts(books, release, charged), "rules then": rules}
+    return Trail(facts, [*_steps(entries, books, release)], findings, worth)
 
 
 def _replayed(
     entries: Iterable[ledger.Entry], release: str
-) -> tuple[LedgerState, ledger.BudgetStatus | None]:
-    """The books after all entries, and the budget of a release just after its charge."""
-    books, charged = LedgerState(), None
+) -> tuple[LedgerState, ledger.BudgetStatus | None, str]:
+    """The books after all entries; the budget and the rules of a release just after its charge."""
+    books, charged, rules = LedgerState(), None, ""
     for entry in entries:
         books.post(entry)
         if entry.kind == ledger.State.RESERVED and entry.body["release"] == release:
             request = books.releases[release].request
             owner = request.dataset, request.unit
             charged = tightest(books, *owner, entry.time, basic_composition, request.blocks)
-    return books, charged
+            rules = rules_words(books.house.rules_of(request.dataset))
+    return books, charged, rules
 
 
 def _facts(
@@ -175,13 +191,15 @@ def entry_words(entry: ledger.Entry, books: LedgerState) -> str:
                 if move.seq == entry.seq
             ),
         ),
-        RULES: lambda: f"rules for {body['account']}",
-        PROPOSED: lambda: f"proposed: {body['kind']}",
-        TRUSTED: lambda: f"key {body['key'][:16]} trusted",
+        RULES: lambda: _ruled(body["account"], rules_words(Rules.from_body(body))),
+        PROPOSED: lambda: f"proposed: {entry_words(_proposed(entry), books)}",
+        TRUSTED: lambda: f"{books.house.key_words(body['key'])} trusted",
         DELETED: lambda: f"deleted from the home: {', '.join(body['kinds'])}",
-        REVOKED: lambda: f"key {body['key'][:16]} revoked",
+        REVOKED: lambda: f"{books.house.key_words(body['key'])} revoked",
     }
     text = words[entry.kind]() if entry.kind in words else entry.kind.replace("_", " ")
+    if key := body.get("evidence", {}).get(APPROVAL_KEY):
+        text += f", signed by {books.house.key_words(key)}"
     confirmed = body.get(CONFIRMED)
     if not confirmed:
         return text
@@ -189,8 +207,47 @@ def entry_words(entry: ledger.Entry, books: LedgerState) -> str:
 
 
 def _person_words(entry: ledger.Entry, books: LedgerState) -> str:
-    """What became of a person: a token was issued, or roles were set."""
-    name, until = entry.body["person"], books.house.issued.get(entry.seq)
+    """What became of a person: a token was issued, or roles, identities and keys were set."""
+    person, until = Person.from_body(entry.body), books.house.issued.get(entry.seq)
     if until:
-        return f"{name}: token issued (valid until {until})"
-    return f"{name} has {', '.join(entry.body['roles']) or 'no role'}"
+        return f"{person.name}: token issued (valid until {until})"
+    roles = [f"{'a' if role == 'reviewer' else 'an'} {role}" for role in person.roles]
+    text = f"{person.name} {'is ' + ' and '.join(roles) if roles else 'has no role'}"
+    if person.identities:
+        text += f", known by {' and '.join(map(known_by, person.identities))}"
+    return f"{text}, signs by the key {key_id(person.keys[-1])}" if person.keys else text
+
+
+def _proposed(entry: ledger.Entry) -> ledger.Entry:
+    """The entry that a proposal becomes once it is confirmed."""
+    return replace(entry, kind=entry.body["kind"], body=entry.body["body"])
+
+
+def _ruled(account: str, rules: str) -> str:
+    """What rules ask of an account, or of all that have none of their own."""
+    if account == EVERYWHERE:
+        return f"all accounts without rules of their own need {rules}"
+    return f"{account} needs {rules}"
+
+
+def _approvals(role: str, number: int) -> str:
+    spelt = _NUMBERS[number] if number < len(_NUMBERS) else number
+    return f"one {role}'s approval" if number == 1 else f"{spelt} {role}s' approvals"
+
+
+def rules_words(rules: Rules) -> str:
+    """Return what rules ask for, in words: ``two officers' approvals, four eyes``."""
+    needed = [_approvals(role, number) for role, number in rules.approvals.items() if number] or [
+        "one officer's or reviewer's approval"
+    ]
+    demands = {
+        "four eyes": rules.four_eyes,
+        "signatures of those who approve": rules.signed_approvals,
+        "a second officer for grants, people and rules": rules.second_officer,
+        "a purpose of each release": rules.purposes,
+    }
+    needed += [text for text, required in demands.items() if required]
+    periods = [f"{kind} is kept for {days} days" for kind, days in rules.keep.items()]
+    admission = f"budgets admit by {'a privacy filter' if rules.admission == FILTER else 'the sum'}"
+    refused = f"from refusal {rules.refusals} of data on a charge stays"
+    return "; ".join([", ".join(needed), admission, refused, *periods])

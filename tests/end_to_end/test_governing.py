@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from cloister.errors import StorageError
 from cloister.flows.cli.app import run
+from cloister.identities import new_token, token_identity
 from cloister.privacy.signing import FileSigner
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.identity import identity
 from cloister.tasks.ledger.access import open_ledger
+from cloister.tasks.ledger.keys import open_person
 from cloister.tasks.release.verify import verify_records
 
 WHY = ("--reason", "policy 7")
@@ -69,6 +74,47 @@ def test_lists_of_people_hold_no_digest_of_a_token(home, cloister, as_person, ca
         assert run(words) == 0
         assert not re.search("[0-9a-f]{32}", capsys.readouterr().out.replace("\n", ""))
     assert run(["people", "token", "Ben", *WHY]) == 0
+
+
+@pytest.mark.parametrize("words", [("budget", "show"), ("ledger", "list"), ("people", "list")])
+def test_a_token_that_is_none_is_refused_to_readers_too(home, cloister, monkeypatch, capsys, words):
+    token = cloister("people", "token", "Ben", *WHY)["token"]
+    ended = new_token("Ben", date(2020, 1, 1))
+    cloister("people", "set", "Ben", "--identity", token_identity(ended), *WHY)
+    foreign = new_token("Ben", date(2200, 1, 1))
+    for given, problem in (
+        ("rubbish", "no token of Cloister"),
+        (ended, "valid until 2020-01-01"),
+        (foreign, "Nobody has this token"),
+        (token, ""),
+    ):
+        monkeypatch.setenv("CLOISTER_TOKEN", given)
+        capsys.readouterr()
+        assert run([*words]) == (2 if problem else 0)
+        assert problem in " ".join(capsys.readouterr().err.split())
+        assert run([*words, "--help"]) == 0
+
+
+def test_a_key_is_made_with_a_passphrase_from_the_environment(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "anna.pem"
+    monkeypatch.setenv("CLOISTER_PASSPHRASE", "four words of mine")
+    assert run(["keys", "make", str(path)]) == 0
+    assert "BEGIN ENCRYPTED" in path.read_text()
+    assert open_person(str(path)).key.pem.strip() == capsys.readouterr().out.strip()
+    monkeypatch.delenv("CLOISTER_PASSPHRASE")
+    with pytest.raises(StorageError, match="another passphrase than was given"):
+        open_person(str(path))
+
+
+def test_a_terminal_is_asked_for_a_passphrase_twice(tmp_path, monkeypatch):
+    path, asked = tmp_path / "anna.pem", []
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("getpass.getpass", lambda *_, **__: asked.append("") or "word")
+    monkeypatch.setattr("cloister.tasks.ledger.keys.getpass", lambda _: "word")
+    assert run(["keys", "make", str(path)]) == 0
+    assert len(asked) == 2
+    assert "BEGIN ENCRYPTED" in path.read_text()
+    assert open_person(str(path))
 
 
 def test_a_token_can_go_to_a_file(home, monkeypatch, capsys):

@@ -9,6 +9,7 @@ from itertools import combinations_with_replacement, product
 
 import pytest
 from ledger_requests import ask
+from signing_keys import signer
 from two_databases import on_both
 
 from cloister.errors import InputError, NotPermitted
@@ -26,10 +27,18 @@ from cloister.privacy.ledger import (
 )
 from cloister.privacy.ledger.books import state_slot
 from cloister.privacy.ledger.entries import Entry
-from cloister.privacy.ledger.governance import change_person, change_rules, confirm
-from cloister.privacy.ledger.house import EVERYWHERE, RULES, governing_slot, match_roles
+from cloister.privacy.ledger.governance import change_person, change_rules, confirm, revoke
+from cloister.privacy.ledger.house import (
+    APPROVAL,
+    APPROVAL_KEY,
+    EVERYWHERE,
+    RULES,
+    governing_slot,
+    match_roles,
+)
 from cloister.privacy.ledger.outbox import events_after
 from cloister.tasks.release.certify import runner_of
+from cloister.tasks.release.trail import entry_words
 
 PEOPLE = (
     Person("Anna", ("officer",), ("anna",)),
@@ -328,6 +337,49 @@ def test_a_token_is_a_person_while_it_is_valid_and_held(ledger: Ledger) -> None:
     ledger.advance(release, State.APPROVED, f"{valid} on behalf of the board", "why")
     assert ledger.verify() == []
     assert token.rpartition(":")[2] not in "".join(entry.line for entry in ledger.entries())
+
+
+def test_an_approval_by_the_key_of_another_names_its_owner(ledger: Ledger) -> None:
+    keys = [signer(name).key for name in "abcd"]
+    for person, own in zip(PEOPLE[:2], (keys[:2], keys[2:3]), strict=True):
+        set_person(ledger, replace(person, keys=tuple(k.raw.hex() for k in own)), "anna", "key")
+    rules(ledger, approvals={"officer": 1}, signed_approvals=True)
+    release = candidate(ledger)
+    for text in ("zz", "00"):  # what a forger may have written is refused too
+        signed = {APPROVAL_KEY: text, APPROVAL: text}
+        with pytest.raises(NotPermitted, match=f"The key {text} signed, and Anna acts"):
+            ledger.advance(release, State.APPROVED, "anna", "why", signed)
+    for key, owner in ((keys[2], " of Ben"), (keys[0], " of Anna"), (keys[3], "")):
+        signed = {APPROVAL_KEY: key.raw.hex(), APPROVAL: "0" * 64}
+        said = f"The key {key.id[:16]}{owner} signed, and Anna acts, whose key is "
+        with pytest.raises(NotPermitted, match=f"{said}{keys[1].id[:16]}: give that one"):
+            ledger.advance(release, State.APPROVED, "anna", "why", signed)
+
+
+def test_the_history_says_rules_people_and_keys_in_words(ledger: Ledger) -> None:
+    key, token = signer("otto").key, token_identity(new_token("Otto", date(2200, 1, 1)))
+    otto = Person("Otto", ("officer", "reviewer"), ("otto", token), (key.raw.hex(),))
+    set_person(ledger, otto, "anna", "mandate")
+    revoke(ledger, key, "anna", "stolen")
+    rules(ledger, approvals={"officer": 2}, four_eyes=True, second_officer=True)
+    own = Rules(True, {"officer": 1}, True, keep={"models": 9}, admission="filter")
+    set_rules(ledger, "adult", own, "anna", "why")
+    entries, books = ledger.entries(), ledger.books()
+    *_, issued, lost, house, account = (entry_words(each, books) for each in entries)
+    assert entry_words(entries[0], books) == "Anna is an officer, known by anna"
+    assert entry_words(entries[1], books) == "Ben is an officer and a reviewer, known by ben"
+    assert issued == "Otto: token issued (valid until 2200-01-01)"
+    assert lost == f"the key {key.id[:16]} of Otto revoked"
+    assert house == (
+        "all accounts without rules of their own need two officers' approvals, four eyes, a second "
+        "officer for grants, people and rules; budgets admit by the sum; from refusal 5 of data on "
+        "a charge stays"
+    )
+    assert account == (
+        "proposed: adult needs one officer's approval, four eyes, a second officer for grants, "
+        "people and rules; budgets admit by a privacy filter; from refusal 5 of data on a charge "
+        "stays; models is kept for 9 days"
+    )
 
 
 def test_a_token_is_recorded_and_people_read_the_name(ledger: Ledger) -> None:

@@ -306,6 +306,11 @@ class House:
         """Return who acts, for people to read."""
         return named(self.known_as(by), by)
 
+    def key_words(self, key: str) -> str:
+        """Return what to call a key, which is in hexadecimal: by its id and whose it is."""
+        owner = next((each.name for each in self.people.values() if key in each.keys), "")
+        return f"the key {key_id(key)}" + (f" of {owner}" if owner else "")
+
     def consent_to(self, release: Release, entry: Entry) -> Consent:
         """An approval after which a release waits for others, counted in the role that needs it."""
         by, needed = entry.body["by"], self.rules_of(release.request.dataset).approvals
@@ -373,6 +378,17 @@ def match_roles(needed: Mapping[str, int], able: Mapping[P, Collection[str]]) ->
     for person in able:
         seat(person, set())
     return {person: role for (role, _), person in holders.items()}
+
+
+def key_id(key: str) -> str:
+    """Return the start of the id of a key in hexadecimal, by which people call it.
+
+    Of a text that is no key, as a forger may have written, return its own start.
+    """
+    try:
+        return PublicKey(bytes.fromhex(key)).id[:16]
+    except (ValueError, TypeError, InputError):
+        return str(key)[:16]
 
 
 def governing_slot(kind: str, seq: int) -> str:

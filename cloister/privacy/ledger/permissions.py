@@ -44,6 +44,7 @@ from cloister.privacy.ledger.house import (
     Person,
     Rules,
     goes_at,
+    key_id,
     match_roles,
 )
 from cloister.privacy.ledger.records import Release, State
@@ -331,8 +332,14 @@ def _require_own_key(house: House, release: Release, entry: Entry) -> None:
     person, evidence = house.person_of(str(entry.body["by"])), entry.body["evidence"]
     if not (person and person.keys):
         raise _refusal("who approves signs by a key of their own: cloister people set --key")
-    if evidence.get(APPROVAL_KEY) != person.keys[-1] or not evidence.get(APPROVAL):
+    key = evidence.get(APPROVAL_KEY)
+    if not (key and evidence.get(APPROVAL)):
         raise _refusal(f"{person.name} approves by their own key: give it with --sign")
+    if key != person.keys[-1]:
+        raise _refusal(
+            f"{house.key_words(key)} signed, and {person.name} acts, whose key is "
+            f"{key_id(person.keys[-1])}: give that one with --sign"
+        )
     if person.keys[-1] in house.revoked:
         raise _refusal(f"the key of {person.name} is revoked: set another")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
     Encoding,
     NoEncryption,
     PrivateFormat,
@@ -139,37 +140,42 @@ class Signer(Protocol):
 
 @dataclass(frozen=True)
 class FileSigner:
-    """A private key in a file: PKCS8 in PEM, not encrypted, for its owner alone."""
+    """A private key in a file: PKCS8 in PEM, with a passphrase or without, for its owner alone."""
 
     path: Path
     key: PublicKey
     _private: Ed25519PrivateKey = field(repr=False, compare=False)
 
     @classmethod
-    def open(cls, path: Path, *, make: bool = True) -> Self:
+    def open(cls, path: Path, *, make: bool = True, passphrase: Callable[[], str] = str) -> Self:
         """The key of a file; of two processes that make it at once, both get the first one's.
 
         Args:
             make: whether a key is made if there is no file; its folder must be there.
+            passphrase: gives that of a key that is made, or has one; by default none.
 
         Raises:
             StorageError: the file cannot be read or made, is a link, belongs to or is readable by
-                others, or is not such a key.
+                others, is not such a key, or has another passphrase.
         """
         try:
             if make and not path.exists():
-                _make_key(path)
+                _make_key(path, passphrase().encode())
             text = _read_private(path)
         except OSError as error:
             raise StorageError(
                 f"The key {path} cannot be read or made ({os.strerror(error.errno or 0)}); correct "
                 "the path, or restore it from a backup"
             ) from None
-        private = _private_key(text)
+        encrypted = b"BEGIN ENCRYPTED PRIVATE KEY" in text
+        private = _private_key(text, passphrase().encode() if encrypted else b"")
         if private is None:
             raise StorageError(
-                f"{path} is not a private key of Ed25519 (PKCS8 in PEM, without a password); "
-                "restore it from a backup"
+                f"{path} is a key with another passphrase than was given: set CLOISTER_PASSPHRASE "
+                "to the one that it was made with. Nothing was signed"
+                if encrypted
+                else f"{path} is not a private key of Ed25519 (PKCS8 in PEM); restore it from a "
+                "backup"
             )
         return cls(path, PublicKey(private.public_key().public_bytes_raw()), private)
 
@@ -217,18 +223,18 @@ class TokenSigner:
             return bytes(private.sign(message, mechanism=pkcs11.Mechanism.EDDSA))
 
 
-def open_signer(address: str, pin: str = "") -> Signer:
+def open_signer(address: str, pin: str = "", passphrase: Callable[[], str] = str) -> Signer:
     """The private half of a key: a file, or a token by a URI of RFC 7512.
 
-    ``pkcs11:token=TOKEN;object=LABEL?module-path=LIBRARY``; the PIN is given apart, since
-    others can read commands and settings.
+    ``pkcs11:token=TOKEN;object=LABEL?module-path=LIBRARY``; the PIN, and the passphrase of a file,
+    are given apart, since others can read commands and settings.
 
     Raises:
         InputError: the URI lacks one of these.
         StorageError: the file or the token cannot be used.
     """
     if not address.startswith("pkcs11:"):
-        return FileSigner.open(Path(address), make=False)
+        return FileSigner.open(Path(address), make=False, passphrase=passphrase)
     path, _, query = address.removeprefix("pkcs11:").partition("?")
     parts = dict(parse_qsl(path, separator=";")) | dict(parse_qsl(query))
     try:
@@ -241,10 +247,12 @@ def open_signer(address: str, pin: str = "") -> Signer:
         ) from None
 
 
-def _make_key(path: Path) -> None:
+def _make_key(path: Path, passphrase: bytes) -> None:
     """Write a fresh key; of two that race, the first stays."""
     text = Ed25519PrivateKey.generate().private_bytes(
-        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+        Encoding.PEM,
+        PrivateFormat.PKCS8,
+        BestAvailableEncryption(passphrase) if passphrase else NoEncryption(),
     )
     with suppress(FileExistsError):
         write_whole(path, lambda part: part.write_bytes(text), replace=False)
@@ -275,9 +283,9 @@ def _read_private(path: Path) -> bytes:
         return file.read(_LONGEST_FILE)
 
 
-def _private_key(text: bytes) -> Ed25519PrivateKey | None:
+def _private_key(text: bytes, passphrase: bytes) -> Ed25519PrivateKey | None:
     try:
-        key = load_pem_private_key(text, password=None)
+        key = load_pem_private_key(text, password=passphrase or None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return None
     return key if isinstance(key, Ed25519PrivateKey) else None

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519
 from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
     Encoding,
     NoEncryption,
     PrivateFormat,
@@ -238,6 +237,21 @@ def test_a_key_of_another_user_is_refused(tmp_path: Path):
         FileSigner.open(path)
 
 
+@pytest.mark.parametrize("given", ["", "words"])
+def test_a_key_with_a_passphrase_is_used_with_that_one_alone(tmp_path: Path, given: str):
+    path = tmp_path / "anna.pem"
+    made = FileSigner.open(path, passphrase=lambda: "word")
+    assert path.read_text().startswith("-----BEGIN ENCRYPTED PRIVATE KEY-----")
+    assert FileSigner.open(path, make=False, passphrase=lambda: "word").sign(b"x") == made.sign(
+        b"x"
+    )
+    with pytest.raises(StorageError, match=r"anna\.pem is a key with another passphrase") as raised:
+        FileSigner.open(path, passphrase=lambda: given)
+    assert "word" not in str(raised.value).replace("passphrase", "")
+    FileSigner.open(tmp_path / "ben.pem")
+    assert FileSigner.open(tmp_path / "ben.pem", passphrase=lambda: 1 / 0)  # none is asked for
+
+
 def test_what_is_no_plain_file_is_no_key(tmp_path: Path):
     os.mkfifo(tmp_path / "house.pem", 0o600)
     with pytest.raises(StorageError, match="not a plain file"):
@@ -253,7 +267,6 @@ def test_what_is_no_plain_file_is_no_key(tmp_path: Path):
         b"",
         b"\xff" * 100,
         private_pem(OWN)[:-30],
-        private_pem(OWN, encryption=BestAvailableEncryption(b"word")),
         private_pem(OWN, PrivateFormat.OpenSSH),
         private_pem(CURVE),
         private_pem(CURVE, PrivateFormat.TraditionalOpenSSL),
