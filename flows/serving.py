@@ -54,13 +54,21 @@ def serve(flow: Flow[..., Any], home: Home) -> None:
             try:
                 checked = warn_of_missing(home, checked)
                 serve_due(flow, home)
-                for unsent in send_due(home):
-                    warn(unsent)
             except CloisterError as error:
-                problem = str(error)  # a server that is down, or a full disk, may come back
+                problem = str(error)  # a server that is down may come back
             if problem not in ("", before):
                 warn(problem)
+            notify(home)
             sleep(_INTERVAL)
+
+
+def notify(home: Home) -> None:
+    """Send what is due to the subscribers of a home; warn of what could not be sent."""
+    try:
+        for problem in send_due(home):
+            warn(problem)
+    except CloisterError as error:
+        warn(str(error))  # a full disk, or one that is read-only, may be mended
 
 
 def serve_due(flow: Flow[..., Any], home: Home) -> list[str]:

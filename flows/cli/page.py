@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cloister.errors import CloisterError, InputError
+from cloister.errors import InputError
 from cloister.flows.cli.options import Json, example
 from cloister.schema.sources import files_and_urls
 from cloister.tasks.home.home import Home
@@ -113,16 +113,11 @@ def page(
 
 def _notify(homes: Sequence[Home]) -> None:
     """Notify the subscribers of some homes, as long as this process runs."""
-    from cloister.flows.cli.console import warn
-    from cloister.tasks.ledger.notifications import send_due
+    from cloister.flows.serving import notify
 
     while True:
         for home in homes:
-            try:
-                for problem in send_due(home):
-                    warn(problem)
-            except CloisterError as error:
-                warn(str(error))  # a full disk, or one that is read-only, may be mended
+            notify(home)
         time.sleep(_INTERVAL)
 
 

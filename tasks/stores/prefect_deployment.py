@@ -139,8 +139,8 @@ def _replace_other(flow: str, name: str, registered: Registration | None, take_o
                 raise InputError(
                     f"the Prefect server has {flow}/{name} already, which this home did not "
                     f"register: it releases {request.get('spec')} for {request.get('by')}, "
-                    f"{_schedules(deployment) or 'on no schedule'}; give --take-over to replace it, so "
-                    "that no other home runs it any more; nothing was changed"
+                    f"{_schedules(deployment) or 'on no schedule'}; give --take-over to replace "
+                    "it, so that no other home runs it any more; nothing was changed"
                 )
             client.delete_deployment(deployment.id)
 
