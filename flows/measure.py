@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow
+from prefect.runtime import flow_run
 
 from cloister.flows.release import Finished
 from cloister.models.task import AnyPlan
@@ -42,7 +43,7 @@ from cloister.tasks.requests.measurement import domain_context, domain_request, 
 from cloister.tasks.requests.plan import StageCost, stage_costs, total_cost
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import ResolvedRequest
-from cloister.tasks.stores.prefect_runs import decline_run
+from cloister.tasks.stores.prefect_runs import decline_run, name_run
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,14 @@ class DomainMeasurement:
         }
 
 
+def run_name() -> str:
+    """Return what a run is called: by the name of its spec."""
+    return f"measure {Path(flow_run.parameters['spec']).stem}"
+
+
 @flow(
     name="measure",
-    flow_run_name="measure {spec}",
+    flow_run_name=run_name,
     version=flow_version(),
     retries=0,
     persist_result=False,
@@ -101,6 +107,7 @@ def measure(
     source = ColumnsSource()
     charge = reserve_budget(request, plan, source, home)
     if isinstance(charge, Declined):
+        name_run(domain_context(request).dataset, "measure", "declined")
         return decline_run(charge.reason)
     with temporary_files(home), Session(source) as session:
         finished = charge.finished

@@ -106,8 +106,9 @@ class Finished:
 
 
 def run_name() -> str:
-    """What a run is called: by its spec."""
-    return f"release {flow_run.parameters['request'].spec}"
+    """Return what a run is called before its spec is read: by the spec's name and its day."""
+    spec = Path(flow_run.parameters["request"].spec)
+    return f"{spec.stem} {flow_run.scheduled_start_time:%Y-%m-%d}"
 
 
 @flow(
@@ -126,12 +127,15 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     """
     due = flow_run.scheduled_start_time if request.block == PREVIOUS else None
     resolved, home = resolve(request, due), Home.current()
+    account, period = public_context_of(resolved).dataset, _period(resolved)
+    prefect_runs.name_run(account, period)
     require_usable(resolved, public_context_of(resolved), home)
     plan = plan_release(resolved)
     with temporary_files(home), workers_of(resolved.workers) as workers:
         source = TablesSource.fitting(resolved, plan, workers)
         charge = reserve_budget(resolved, plan, source, home, prepare_stores(home))
         if isinstance(charge, Declined):
+            prefect_runs.name_run(account, period, "declined")
             return prefect_runs.decline_run(charge.reason)
         _tell(resolved, charge)
         if previous := kept_previous(home.release(charge.release)):
@@ -149,10 +153,14 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
     return prefect_runs.await_review(charge.release, done)
 
 
+def _period(resolved: ResolvedRequest) -> str:
+    return resolved.block or str(flow_run.scheduled_start_time.date())
+
+
 def _tell(resolved: ResolvedRequest, charge: ReservedRelease) -> None:
     """Name the run by account, release and period; log what it charges, or that it resumes."""
-    period = resolved.block or str(flow_run.scheduled_start_time.date())
-    prefect_runs.name_run(public_context_of(resolved).dataset, charge.release, period)
+    account = public_context_of(resolved).dataset
+    prefect_runs.name_run(account, charge.release, _period(resolved))
     if charge.resumed:
         prefect_runs.note("resumes release %s, nothing charged", charge.release)
         prefect_runs.link_resumed(charge.release)

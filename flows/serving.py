@@ -144,16 +144,16 @@ def _served(
     flow: Flow[..., Any], run: FlowRun, known: Mapping[str, Registration], home: Home
 ) -> str:
     registration = known[str(run.deployment_id)]
+    account = registration.account or registration.name
     try:
         due = _required_time(run, registration, home)
     except InputError as error:
-        prefect_deployment.refuse_run(run, str(error))
+        prefect_deployment.refuse_run(run, account, str(error))
         warn(f"a run of {registration.name} was refused: {error}")
         return f"refused: {error}"
     if registration.skips(due, datetime.now(UTC) - _LATE):
-        prefect_deployment.refuse_run(
-            run, f"missed; the last {registration.catch_up} are made up for", "Skipped"
-        )
+        reason = f"missed; the last {registration.catch_up} are made up for"
+        prefect_deployment.refuse_run(run, account, reason, "Skipped")
         return "skipped"
     registration.mark_started(due, home)
     try:

@@ -38,7 +38,11 @@ def add_ledger_commands(app: typer.Typer) -> None:
     ledger = options.command_group(app, "ledger", "The ledger: releases and entries.")
     ledger.command(
         "list",
-        epilog=options.example("cloister ledger list demo", "cloister ledger list --unfinished"),
+        epilog=options.example(
+            "cloister ledger list demo",
+            "cloister ledger list --unfinished",
+            "cloister ledger list demo --declined",
+        ),
     )(list_releases)
     ledger.command("show", epilog=options.example("cloister ledger show r-0123456789"))(
         show_release
@@ -185,6 +189,13 @@ def list_releases(
             "finish them before an upgrade.",
         ),
     ] = False,
+    declined: Annotated[
+        bool,
+        typer.Option(
+            "--declined",
+            help="Only the requests that a budget declined: epsilon asked, left then, by whom.",
+        ),
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """List releases, oldest first, with their costs and states.
@@ -199,6 +210,9 @@ def list_releases(
     from cloister.tasks.home.home import Home
     from cloister.tasks.ledger.access import releases
 
+    if declined:
+        _show_declined(dataset, as_json)
+        return
     listed = releases(Home.current(), dataset)
     if unfinished:
         _show_unfinished([release for release in listed if release.pending], as_json)
@@ -223,6 +237,26 @@ def list_releases(
         note = f"refusals of data, each of which answered an exact question about it: {refused}"
         rows = [(release | {"state": State(release["state"]).words}).values() for release in shown]
         show_table("Releases", headings, [tuple(row) for row in rows], note)
+
+
+def _show_declined(dataset: str | None, as_json: bool) -> None:
+    from cloister.flows.cli.console import show_json, show_table
+    from cloister.privacy.ledger.lookups import declined
+    from cloister.tasks.home.home import Home
+    from cloister.tasks.ledger.access import existing_ledger
+    from cloister.tasks.release.review import declined_facts
+
+    ledger = existing_ledger(Home.current())
+    house = ledger.books().house if ledger else None
+    entries = declined(ledger, dataset) if ledger else ()
+    shown = [declined_facts(entry, house) for entry in entries if house]
+    if as_json:
+        show_json(shown)
+        return
+    names = ("dataset", "unit", "method", "epsilon", "delta", "left", "by", "reason")
+    note = "" if shown else "no request was declined"
+    rows = [tuple(row.values()) for row in shown]
+    show_table("Declined requests", ("entry", "time", *names), rows, note)
 
 
 def _show_unfinished(pending: list[Release], as_json: bool) -> None:

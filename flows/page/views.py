@@ -23,7 +23,7 @@ from cloister.privacy.ledger import BudgetStatus, Release, State, basic_composit
 from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.budgets import statuses
 from cloister.privacy.ledger.checks import find_release
-from cloister.privacy.ledger.lookups import Follower
+from cloister.privacy.ledger.lookups import Follower, declined
 from cloister.privacy.ledger.permissions import looking_problem, missing_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger
@@ -31,7 +31,7 @@ from cloister.tasks.ledger.budgets import composed_spend, grants_in
 from cloister.tasks.ledger.fingerprints import accounts_of_same_data
 from cloister.tasks.release.kept_files import ATTACKS_NAME
 from cloister.tasks.release.reports import REPORT_NAME
-from cloister.tasks.release.review import compare
+from cloister.tasks.release.review import compare, declined_facts
 from cloister.tasks.release.trail import entry_words
 
 SHEET = 50
@@ -209,7 +209,7 @@ class Sheets:
         }
 
     def account(self, account: str) -> dict[str, Any]:
-        """One account: its budgets over time, grants, rules and last releases.
+        """One account: its budgets over time, grants, rules, last releases and declined requests.
 
         Raises:
             InputError: there is none of this name.
@@ -226,6 +226,8 @@ class Sheets:
             composed = [(status, composed_spend(status)) for status in current]
             history = grants_in(books, account)[::-1]
             rules, opened = asdict(books.house.rules_of(account)), books.accounts.get(account)
+            declines = declined(self._follower.ledger, account)
+            refused = [declined_facts(entry, books.house) for entry in declines[: -SHEET - 1 : -1]]
         return {
             "account": account,
             "opened": opened,
@@ -234,6 +236,7 @@ class Sheets:
             "history": history,
             "rules": rules,
             "releases": releases[: -SHEET - 1 : -1],
+            "declined": refused,
         }
 
     def entries(self, before: int) -> dict[str, Any]:

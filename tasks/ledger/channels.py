@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 from email.message import EmailMessage
 from email.utils import formatdate
+from shlex import quote
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -171,8 +172,16 @@ def _letter(recipients: str, sender: str, events: Sequence[ReleaseEvent]) -> Ema
         f"{event.release or 'a request'} {event.kind} by {event.by}  [{event.id}]"
         for event in events
     ]
-    letter.set_content("\n".join([*lines, "", "Why: cloister ledger show RELEASE, in the home."]))
+    commands = dict.fromkeys(map(_why, events))
+    letter.set_content("\n".join([*lines, "", "Why, in the home:", *commands]))
     return letter
+
+
+def _why(event: ReleaseEvent) -> str:
+    """The command that says more of an event."""
+    if event.release:
+        return f"cloister ledger show {event.release}"
+    return f"cloister ledger list {quote(event.dataset)} --declined"
 
 
 def _sender(parts: SplitResult) -> str:

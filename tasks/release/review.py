@@ -11,14 +11,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 from cloister.errors import InputError
 from cloister.models.core.released_counts import Drift, ReleasedCounts, drifts
 from cloister.models.protocol import counts_of, table_models
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
-from cloister.privacy.exact import decimal
-from cloister.privacy.ledger import Release, State
+from cloister.privacy.exact import decimal, decimal_below
+from cloister.privacy.ledger import Entry, Release, State
+from cloister.privacy.ledger.house import House
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import release_of, releases
 from cloister.tasks.ledger.fingerprints import accounts_of_same_data
@@ -78,6 +80,24 @@ class ReleaseView:
             **(certified or {}),
             "internal": self.metrics and dict(self.metrics),
         }
+
+
+def declined_facts(entry: Entry, house: House) -> dict[str, str]:
+    """Return what was asked for by a request that was declined, what was left then, and by whom.
+
+    Entries of earlier versions do not say what was left.
+    """
+    body, left = entry.body, entry.body.get("left")
+    return {
+        "entry": str(entry.seq),
+        "time": entry.time,
+        **{name: body[name] for name in ("dataset", "unit", "method")},
+        "epsilon": decimal(Fraction(body["epsilon"])),
+        "delta": decimal(Fraction(body["delta"])),
+        "left": decimal_below(Fraction(left)) if left else "not recorded",
+        "by": house.shown(body["by"]),
+        "reason": body["reason"],
+    }
 
 
 @dataclass(frozen=True)

@@ -227,7 +227,10 @@ def add_run(registration: Registration, due: datetime) -> None:
     scheduled: State[Any] = Scheduled(scheduled_time=due)
     with _explained("take a run that was missed"), get_client(sync_client=True) as client:
         client.create_flow_run_from_deployment(
-            UUID(registration.deployment), parameters=registration.parameters, state=scheduled
+            UUID(registration.deployment),
+            parameters=registration.parameters,
+            state=scheduled,
+            name=f"{registration.account or registration.name} {due:%Y-%m-%d}",
         )
 
 
@@ -254,14 +257,17 @@ def mark_crashed(deployments: list[str]) -> list[str]:
     return [run.name for run in dead]
 
 
-def refuse_run(run: FlowRun, reason: str, name: str = "Refused") -> None:
-    """Tell the server that a run is not made.
+def refuse_run(run: FlowRun, account: str, reason: str, name: str = "Refused") -> None:
+    """Tell the server that a run is not made; it is called by its account, its day and why.
 
     Raises:
         CloisterError: it does not take that.
     """
     state: State[Any] = Cancelled(name=name, message=reason)
+    day = f"{run.expected_start_time:%Y-%m-%d}" if run.expected_start_time else ""
+    called = " ".join(filter(None, (account, day, name.lower())))
     with _explained("take a refusal"), get_client(sync_client=True) as client:
+        client.update_flow_run(run.id, name=called)
         client.set_flow_run_state(run.id, state, force=True)
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from ledger_requests import ask
 
 from cloister.errors import StorageError
 from cloister.flows.cli.app import run
 from cloister.identities import new_token, token_identity
+from cloister.privacy.ledger.governance import decline
 from cloister.privacy.signing import FileSigner
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.identity import identity
@@ -93,6 +95,17 @@ def test_a_token_that_is_none_is_refused_to_readers_too(home, cloister, monkeypa
         assert run([*words]) == (2 if problem else 0)
         assert problem in " ".join(capsys.readouterr().err.split())
         assert run([*words, "--help"]) == 0
+
+
+def test_declined_requests_are_listed(home, cloister, capsys):
+    cloister(*GRANT, *WHY)
+    cloister("people", "set", "Anna", "--role", "officer", "--role", "engineer", *WHY)
+    decline(open_ledger(home), ask("visits", epsilon=5), identity(), "a try")
+    (declined,) = cloister("ledger", "list", "visits", "--declined")
+    assert (declined["epsilon"], declined["left"], declined["by"]) == ("5", "1", "Anna")
+    capsys.readouterr()
+    assert run(["ledger", "list", "--declined"]) == 0
+    assert "a try" in capsys.readouterr().out
 
 
 def test_a_key_is_made_with_a_passphrase_from_the_environment(tmp_path, monkeypatch, capsys):

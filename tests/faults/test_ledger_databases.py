@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from ledger_requests import ask
@@ -10,9 +11,12 @@ from sqlalchemy.exc import DBAPIError
 from two_databases import on_both
 
 from cloister.errors import BudgetExceeded, StorageError, VerificationError
+from cloister.privacy.exact import decimal_below
 from cloister.privacy.ledger import Ledger, State
 from cloister.privacy.ledger.governance import decline
+from cloister.privacy.ledger.lookups import declined as listed
 from cloister.privacy.ledger.outbox import events_after
+from cloister.tasks.release.review import declined_facts
 
 TABLE = "cloister_entries"
 
@@ -163,6 +167,21 @@ def test_a_request_that_was_declined_is_an_entry_that_charges_nothing(ledger) ->
         (entry.seq, entry.hash) for entry in declined
     ]
     assert events_after(ledger, last) == ([], last)
+    assert listed(ledger) == listed(ledger, "adult") == declined
+    assert listed(ledger, "other") == []
+    facts = declined_facts(declined[1], ledger.books().house)
+    asked = {name: facts[name] for name in ("dataset", "epsilon", "left", "by", "reason")}
+    left = decimal_below(before.left)
+    assert asked == {
+        "dataset": "adult",
+        "epsilon": "50",
+        "left": left,
+        "by": "engineer",
+        "reason": "a try",
+    }
+    older = {name: value for name, value in declined[1].body.items() if name != "left"}
+    older_facts = declined_facts(replace(declined[1], body=older), ledger.books().house)
+    assert older_facts["left"] == "not recorded"
 
 
 @on_both

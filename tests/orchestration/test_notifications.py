@@ -128,6 +128,7 @@ def test_one_mail_lists_all_that_is_new(home, ledger, sink):
     assert (letter["From"], letter["To"]) == ("cloister@127.0.0.1", "officer@example.org")
     assert f"adult: {release} candidate by flow" in text_of(letter)
     assert "adult: a request declined by engineer" in text_of(letter)
+    assert "cloister ledger list adult --declined" in text_of(letter)
     assert "the release flow ended" not in text_of(letter)
 
 

@@ -85,6 +85,11 @@ def ask(server, due: datetime, **parameters: object):
         ).id
 
 
+def name_of(run_id) -> str:
+    with get_client(sync_client=True) as client:
+        return client.read_flow_run(run_id).name
+
+
 def state_of(run_id) -> str:
     with get_client(sync_client=True) as client:
         return client.read_flow_run(run_id).state.name
@@ -184,7 +189,9 @@ def test_a_run_that_the_budget_does_not_hold_is_declined_and_not_failed(server, 
         state = client.read_flow_run(asked).state
         own = FlowRunFilter(id=FlowRunFilterId(any_=[asked]))
         steps = client.read_task_runs(flow_run_filter=own)
+        name = client.read_flow_run(asked).name
     assert (state.type, state.name) == (StateType.CANCELLED, "Declined")
+    assert name == f"clubs {due:%Y-%m-%d} declined"
     assert "epsilon" in state.message
     assert {step.name.split()[0]: step.state.name for step in steps} == {
         "plan": "Completed",
@@ -299,6 +306,7 @@ def test_of_the_runs_that_were_missed_the_last_is_made_up_for(
     (told,) = said_of().splitlines()
     assert f"due at {missed.isoformat(timespec='minutes')}" in told and "made up for now" in told
     assert len(made) == 1 and state_of(earlier) == "Skipped"
+    assert name_of(earlier) == f"clubs {missed - timedelta(days=1):%Y-%m-%d} skipped"
     assert serve_due(recorder, server.home) == []
 
 

@@ -384,7 +384,7 @@ def look_slot(release: records.Release) -> str:
     return f"look/{release.id}/{len(release.looks)}"
 
 
-def decline_slot(seq: int) -> str:
+def decline_slot(seq: int | str) -> str:
     """The slot of a request that was declined: each is new."""
     return f"declined/{seq}"
 

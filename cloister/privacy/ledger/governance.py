@@ -21,6 +21,7 @@ from cloister.privacy.ledger.books import (
     decline_slot,
     look_slot,
 )
+from cloister.privacy.ledger.budgets import tightest
 from cloister.privacy.ledger.checks import export_lines, find_release, refusal_of
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Anchor, Entry, read_chain
 from cloister.privacy.ledger.ledger import Ledger
@@ -82,13 +83,17 @@ def refuse(ledger: Ledger, release: str, by: str) -> records.Release:
 
 
 def decline(ledger: Ledger, request: records.ReservationRequest, by: str, purpose: str) -> Entry:
-    """Record that a request exceeds its budget; nothing was reserved for it.
+    """Record that a request exceeds its budget, and what that has left; nothing was reserved.
 
     Errors: ``NotPermitted`` if ``by`` may not reserve at all.
     """
     subject = {name: getattr(request, name) for name in ("dataset", "unit", "method")}
     price = {"epsilon": ratio(request.epsilon), "delta": ratio(request.delta)}
     with ledger.writing() as transaction:
+        owner = request.dataset, request.unit
+        if owner in transaction.books.grants:
+            books, time, blocks = transaction.books, transaction.time, request.blocks
+            price["left"] = ratio(tightest(books, *owner, time, ledger.compose, blocks).left)
         slot = decline_slot(transaction.next_seq)
         body = subject | price | {"by": records.require_text("by", by), "reason": purpose}
         return transaction.write(DECLINED, slot, body)

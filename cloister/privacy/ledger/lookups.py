@@ -11,11 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 
+from sqlalchemy import text
+
 from cloister.errors import VerificationError
-from cloister.privacy.ledger.books import LedgerState, consent_slot, state_slot
+from cloister.privacy.ledger.books import LedgerState, consent_slot, decline_slot, state_slot
 from cloister.privacy.ledger.checkpoints import LedgerSnapshot
 from cloister.privacy.ledger.checks import require_sound
 from cloister.privacy.ledger.entries import Anchor, Entry
+from cloister.privacy.ledger.guards import TABLE
 from cloister.privacy.ledger.ledger import Ledger
 from cloister.privacy.ledger.records import Release
 
@@ -48,6 +51,15 @@ def moves_of(ledger: Ledger, release: Release) -> list[Entry]:
     with ledger.store.reading() as connection:
         entries = [ledger.store.find(connection, "slot", slot) for slot in slots]
     return [entry for entry in entries if entry]
+
+
+def declined(ledger: Ledger, dataset: str | None = None) -> list[Entry]:
+    """Return the requests that were declined, oldest first: of a dataset, or all."""
+    slots = text(f"SELECT slot FROM {TABLE} WHERE slot LIKE :slots ORDER BY seq")
+    with ledger.store.reading() as connection:
+        rows = connection.execute(slots, {"slots": decline_slot("%")}).all()
+        entries = [ledger.store.find(connection, "slot", row.slot) for row in rows]
+    return [each for each in entries if each and dataset in (None, each.body["dataset"])]
 
 
 @dataclass
