@@ -170,7 +170,7 @@ def test_a_revoked_key_counts_where_the_ledger_shows_that_it_signed_before(
 
 def test_nobody_approves_without_a_key_of_their_own_that_is_not_revoked(home, people, released):
     for key in ("", str(people["cai"].path), str(home.folder / "signing" / "house.pem")):
-        refused = "and Ben acts, whose key is" if key else "Ben approves by their own key"
+        refused = "and ben acts, whose key is" if key else "Ben approves by their own key"
         with pytest.raises(NotPermitted, match=refused):
             move_release(home, released.id, "approved", "ben", "why", key)
     assert run("keys", "revoke", people["ben"].path.with_suffix(".pub"), "--reason", "stolen") == 0
@@ -382,14 +382,14 @@ def test_one_person_with_two_roles_signs_for_one_of_them(
 
 def test_a_refused_approval_leaves_no_signature(home, public, people, released):
     before = [path.name for path in public.iterdir()]
-    with pytest.raises(NotPermitted, match="Ben approves by their own key"):
+    with pytest.raises(NotPermitted, match="of cai signed, and ben acts"):
         approve(home, released.id, people["cai"], by="ben")
     assert [path.name for path in public.iterdir()] == before
     approve(home, released.id, people["ben"])
     signed = (public / APPROVAL_NAME).read_bytes()
     with pytest.raises(NotPermitted, match="Ben approved it before"):
         approve(home, released.id, people["ben"])
-    with pytest.raises(NotPermitted, match="Anna approves by their own key"):
+    with pytest.raises(NotPermitted, match="of cai signed, and anna acts"):
         approve(home, released.id, people["cai"], by=identity())
     assert (public / APPROVAL_NAME).read_bytes() == signed
 

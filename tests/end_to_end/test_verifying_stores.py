@@ -106,9 +106,10 @@ def test_a_remote_that_was_moved_elsewhere_is_named_and_set_right(
 
 
 def contents(home: Home) -> dict[Path, bytes]:
-    """All files of a home, but those that SQLite makes to read a database."""
+    """All files of a home, but those that SQLite makes to read a database, and locks."""
     files = (path for path in home.folder.rglob("*") if path.is_file())
-    return {path: path.read_bytes() for path in files if not path.name.endswith(("-shm", "-wal"))}
+    beside = ("-shm", "-wal", ".lock")
+    return {path: path.read_bytes() for path in files if not path.name.endswith(beside)}
 
 
 def emptied(store: Path) -> None:

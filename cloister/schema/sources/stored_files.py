@@ -108,7 +108,9 @@ def files_of(source: str | Path) -> tuple[str, ...]:
 def _require_regular(source: str | Path) -> None:
     """Check that a path is no device or pipe, which may never end and cannot be read again."""
     if not is_remote(source) and Path(source).exists() and not Path(source).is_file():
-        raise StorageError(f"{source} is no regular file; copy its rows into one, and name that")
+        raise StorageError(
+            f"the data {source} cannot be read; check that it is a regular file, which it is not"
+        )
 
 
 def identities(source: str | Path) -> tuple[str, ...]:

@@ -121,7 +121,7 @@ def test_a_lock_that_cannot_be_made_is_named_with_the_reason(tmp_path):
 def test_devices_and_pipes_are_no_sources_since_they_may_never_end(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     for path in (tmp_path / "pipe.csv", Path("/dev/zero")):
-        with pytest.raises(StorageError, match="is no regular file"):
+        with pytest.raises(StorageError, match="is a regular file, which it is not"):
             files_of(path)
     (tmp_path / "rows.csv").write_text("a\n1\n")
     (tmp_path / "link.csv").symlink_to(tmp_path / "rows.csv")
