@@ -162,7 +162,11 @@ def names_of_columns(path: str | Path, source: SourceSpec) -> list[str]:
     """The names of the columns of a CSV file: those that are declared, or those in its first line.
 
     Raises:
-        DataError: as :func:`csv_header`; or the first line has another number of cells.
+        DataError: as :func:`csv_header`; or the first line has another number of cells than names
+            are declared, or holds these names.
+
+    Privacy: of a first line that is a row, its number of cells and whether it consists of the
+        declared names are said exactly; no row of the declared domain does.
     """
     first = csv_header(path, source.delimiter, source.encoding)
     if source.header is None:
