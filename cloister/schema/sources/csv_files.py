@@ -166,7 +166,7 @@ def names_of_columns(path: str | Path, source: SourceSpec) -> list[str]:
             are declared, or holds these names.
 
     Privacy: of a first line that is a row, its number of cells and whether it consists of the
-        declared names are said exactly; no row of the declared domain does.
+        declared names are said exactly.
     """
     first = csv_header(path, source.delimiter, source.encoding)
     if source.header is None:
