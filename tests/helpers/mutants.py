@@ -5,7 +5,9 @@
 It changes one operator, constant or statement at a time, at places drawn with a fixed seed, and
 runs the tests that reach the changed function, the cheapest first, until one fails. Which tests
 reach which function is found by one run of the suite on a copy in which functions report their
-calls, child processes included. Run again on the same tree, it goes on where it stopped.
+calls, child processes included. Run again on the same tree, it goes on where it stopped. SIGINT
+counts as sent to the whole process group: the program waits for its tests, and records nothing of
+those that were interrupted.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ from __future__ import annotations
 import argparse
 import ast
 import builtins
+import fcntl
 import json
 import math
 import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -30,7 +34,7 @@ from queue import Queue
 from typing import Any
 
 import pytest
-from nightly import Record
+from nightly import STOP, Record
 
 ROOT = Path(__file__).parents[2]
 MUTATED = ("cloister/privacy", "models/core", "models/sampling", "tasks/ledger", "tasks/release")
@@ -301,19 +305,40 @@ def environment(tree: Path, folder: Path, **more: str) -> dict[str, str]:
     }
 
 
-def net(tree: Path, folder: Path) -> Net:
+class Stopped(Exception):
+    """A signal came while tests ran: what they say is no result."""
+
+
+def run_tests(words: list[str], copy: Path, lock: int, **options: Any) -> Any:
+    """Run pytest in a copy; it inherits the lock, which lasts until both processes end.
+
+    Raises:
+        Stopped: when pytest has ended, or before it starts.
+    """
+    if STOP.is_set():
+        raise Stopped
+    command = [sys.executable, "-m", "pytest", *words]
+    done = subprocess.run(command, cwd=copy, check=False, pass_fds=[lock], **options)
+    if STOP.is_set():
+        raise Stopped
+    return done
+
+
+def net(tree: Path, folder: Path, lock: int) -> Net:
     """The net of a tree, found by a run of its suite unless one was recorded."""
-    if not list((folder / "net").glob("*.json")):
+    if not (folder / "net").exists():
         copy = copied(tree, folder / "probed")
         for place in MUTATED:
             for path in (copy / place).rglob("*.py"):
                 path.write_bytes(reporting(path.read_bytes(), str(path.relative_to(copy))))
         with (copy / "cloister/__init__.py").open("a") as file:
             file.write(PROBE)
-        (folder / "net").mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "pytest", "-p", "mutants", "-p", "times"]
-        command += ["--numprocesses", "2", "--dist", "loadfile"]
-        subprocess.run(command, cwd=copy, env=environment(copy, folder / "net"), check=False)
+        made = folder / "net.part"
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir()
+        words = ["-p", "mutants", "-p", "times", "--numprocesses", "2", "--dist", "loadfile"]
+        run_tests(words, copy, lock, env=environment(copy, made))
+        made.rename(folder / "net")
         shutil.rmtree(copy)
     return Net.of(folder / "net")
 
@@ -330,26 +355,18 @@ def batches(tests: list[str], seconds: dict[str, float], most: float) -> Iterato
         begin = end
 
 
-def killer(
-    mutant: Mutant, copy: Path, tests: list[str], seconds: dict[str, float], most: float
-) -> str | None:
+def killer(mutant: Mutant, copy: Path, batches: Iterator[list[str]], lock: int) -> str | None:
     """The test that fails on a mutant; None if it lives."""
     path = copy / mutant.file
     source, stat = path.read_bytes(), path.stat()
     path.write_bytes(mutant.applied(source))
     compiled = {"NUMBA_CACHE_DIR": str(copy / "build/numba")} if mutant.compiled else {}
     try:
-        for batch in batches(tests, seconds, most):
+        for batch in batches:
             (copy / "tests.txt").write_text("".join(f"{test}\n" for test in batch))
-            command = [sys.executable, "-m", "pytest", "-x", "--timeout=300", "@tests.txt"]
-            done = subprocess.run(
-                command,
-                cwd=copy,
-                env=environment(copy, copy, PYTHONDONTWRITEBYTECODE="1", **compiled),
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            variables = environment(copy, copy, PYTHONDONTWRITEBYTECODE="1", **compiled)
+            words = ["-x", "--timeout=300", "@tests.txt"]
+            done = run_tests(words, copy, lock, env=variables, capture_output=True, text=True)
             if done.returncode:
                 failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
                 return failed[1] if failed else f"exit {done.returncode}"
@@ -378,26 +395,44 @@ def main() -> int:
     tree = options.tree.resolve()
     head = subprocess.check_output(["git", "-C", str(tree), "rev-parse", "HEAD"], text=True)[:12]
     folder = ROOT / ".nightly/mutants" / head
-    reaching, mutants = net(tree, folder), chosen(tree, options.most)
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        parser.error(f"another run, or a test that it left, still uses {folder}: wait or end it")
+    signal.signal(signal.SIGINT, lambda *_: STOP.set())
+    try:
+        return tried(tree, folder, options, lock)
+    except Stopped:
+        return 128 + signal.SIGINT
+
+
+def tried(tree: Path, folder: Path, options: argparse.Namespace, lock: int) -> int:
+    """Try the mutants of a tree that are left; whether too many live."""
+    reaching, mutants = net(tree, folder, lock), chosen(tree, options.most)
     record = Record(folder / "mutants.jsonl")
     ended, before = record.of("mutant"), killers(folder.parent)
     copies: Queue[Path] = Queue()
     for number in range(AT_ONCE):
         copies.put(copied(tree, folder / f"copy-{number}"))
 
-    def tried(mutant: Mutant) -> dict[str, Any]:
+    def result(mutant: Mutant) -> dict[str, Any]:
         name = mutant.shown((tree / mutant.file).read_bytes())
         if name not in ended:
-            copy, tests = copies.get(), reaching.tests(mutant)
+            tests = reaching.tests(mutant)
             tests.sort(key=lambda test: test != before.get(name))
-            by = killer(mutant, copy, tests, reaching.seconds, options.seconds)
-            copies.put(copy)
+            grouped, copy = batches(tests, reaching.seconds, options.seconds), copies.get()
+            try:
+                by = killer(mutant, copy, grouped, lock)
+            finally:
+                copies.put(copy)
             record.add("mutant", name, tests=len(tests), by=by)
             ended[name] = {"name": name, "tests": len(tests), "by": by}
         return ended[name]
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        results = list(threads.map(tried, mutants))
+        results = list(threads.map(result, mutants))
     living = [each for each in results if each["by"] is None]
     print(f"{len(results) - len(living)} of {len(results)} mutants killed. Living:")
     for each in living:

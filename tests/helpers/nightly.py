@@ -3,9 +3,10 @@
     python tests/helpers/nightly.py [--only PART] [--most N]
 
 A part stops at its cap of minutes. Run again on the same commit, it goes on after the tests that
-ended, and a part that ended is not run again; remove ``.nightly`` to begin anew. The results go to
-docs/nightly.md, what the tests said to ``.nightly/COMMIT/PART.log``. ``--most`` tries each part in
-small, with the first N of its cases, and leaves the result beside the logs.
+ended, and a part that ended is not run again; remove ``.nightly`` to begin anew. SIGINT and SIGTERM
+stop all parts, with all that they started, as a cap does. The results go to docs/nightly.md, what
+the tests said to ``.nightly/COMMIT/PART.log``. ``--most`` tries each part in small, with the first
+N of its cases, and leaves the result beside the logs.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +41,7 @@ ROUNDS = 2  # of all examples of the default suite
 AT_ONCE = 2  # parts, each of which mostly keeps one core busy
 GRACE = 120.0  # seconds in which tests that are stopped may put away what they started
 RAN = (0, 1, 5)  # exit codes of pytest: all passed, some failed, none left
+STOP = threading.Event()  # set by a signal that ends the program
 
 KILLS = "tests/faults/test_random_kills.py"
 FLIPS = "tests/faults/test_flips.py"
@@ -179,6 +183,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def run(part: Part, record: Record) -> None:
     """Run what is left of a part; a command that fails, tests apart, ends it."""
+    if STOP.is_set():
+        return
     started, code = time.monotonic(), 0
     for name, command in part.commands.items():
         if name in record.of("command"):
@@ -197,7 +203,7 @@ def run(part: Part, record: Record) -> None:
 
 
 def ended(command: Sequence[str], name: str, seconds: float, record: Record) -> int | None:
-    """The exit code of a command; None if it was stopped after so many seconds."""
+    """The exit code of a command; None if it was stopped, after so many seconds or by a signal."""
     with tempfile.TemporaryDirectory() as home, record.path.with_suffix(".log").open("ab") as log:
         variables = {
             "CI": "true",  # what is not there is a failure, not a skip
@@ -208,18 +214,29 @@ def ended(command: Sequence[str], name: str, seconds: float, record: Record) -> 
             "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}",
         }
         process = subprocess.Popen(
-            command, cwd=ROOT, env=os.environ | variables, stdout=log, stderr=log
+            command,
+            cwd=ROOT,
+            env=os.environ | variables,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
-        try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
-            try:
-                process.wait(GRACE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            return None
+        until = time.monotonic() + seconds
+        while process.poll() is None:
+            if STOP.wait(0.2) or time.monotonic() > until:
+                stop(process)
+                return None
+        return process.returncode
+
+
+def stop(leader: subprocess.Popen[bytes]) -> None:
+    """Interrupt a process group, and kill what is left of it when its leader ended or the grace."""
+    os.killpg(leader.pid, signal.SIGINT)
+    with suppress(subprocess.TimeoutExpired):
+        leader.wait(GRACE)
+    with suppress(ProcessLookupError):
+        os.killpg(leader.pid, signal.SIGKILL)
+    leader.wait()
 
 
 def result(before: str, commit: str, records: dict[str, Record]) -> str:
@@ -237,7 +254,7 @@ def section(commit: str, record: Record) -> str:
     outcomes = Counter(test["outcome"] for test in record.of("test").values())
     collected = sum(command["tests"] for command in record.of("collected").values())
     minutes = sum(each["minutes"] for each in record.of("run").values())
-    state = "ended" if record.ended else "stopped at its cap"
+    state = "ended" if record.ended else "stopped"
     counts = ", ".join(f"{outcomes[each]} {each}" for each in ("passed", "failed", "skipped"))
     return (
         f"\n{dt.datetime.now(dt.UTC).date()}, commit `{commit}`: {state} after {minutes:.0f} "
@@ -263,6 +280,8 @@ def main() -> int:
     parser.add_argument("--only", action="append", help="a part; all of them without it")
     parser.add_argument("--most", type=int, help="cases of each part, to try it")
     options = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: STOP.set())
     git = ["git", "-C", str(ROOT)]
     if subprocess.check_output([*git, "status", "--porcelain", "--", ".", f":!{RESULT}"]):
         parser.error("there are changes that no commit has: a result is that of a commit")

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from nightly import Part, Record, result, run, under_pytest
+import psutil
+from nightly import Part, Record, ended, result, run, under_pytest
 
 TESTS = """
 def test_ended(): raise AssertionError("run again")
@@ -23,7 +24,7 @@ def test_a_part_goes_on_after_the_tests_that_ended(tmp_path: Path) -> None:
     assert not second_record.ended
     page = result("", "abc", {"part": record, "other": second_record})
     assert "`abc`: ended after 0 minutes; of 3 tests 2 passed, 1 failed, 0 skipped." in page
-    assert "`abc`: stopped at its cap after 0 minutes; of 0 tests 0 passed" in page
+    assert "`abc`: stopped after 0 minutes; of 0 tests 0 passed" in page
     assert "Failed: `all: test_it.py::test_fails`" in page
     assert "1 kills: 1 release on sqlite." in page
 
@@ -36,7 +37,7 @@ def test_the_result_of_a_part_stays_until_it_runs_again(tmp_path: Path) -> None:
     first.path.unlink()
     second.add("test", "all: test_it.py::test_b", outcome="failed", figures=[])
     page = result(before, "def", {"first": first, "second": second})
-    assert "`abc`: stopped at its cap after 0 minutes; of 0 tests 1 passed" in page
+    assert "`abc`: stopped after 0 minutes; of 0 tests 1 passed" in page
     assert "`def`" in page and "Failed: `all: test_it.py::test_b`" in page
 
 
@@ -44,3 +45,10 @@ def test_what_cannot_be_installed_ends_its_part(tmp_path: Path) -> None:
     record = Record(tmp_path / "part.jsonl")
     run(Part("part", 1, {"install": ["false"], "demo": ["true"]}), record)
     assert (record.ended, record.failures) == (True, ["install"])
+
+
+def test_a_stop_ends_what_a_command_started(tmp_path: Path) -> None:
+    command = ["sh", "-c", f"sleep 300 & echo $! > {tmp_path}/pid; wait"]  # ignores SIGINT
+    assert ended(command, "all", 1.0, Record(tmp_path / "part.jsonl")) is None
+    left = int((tmp_path / "pid").read_text())
+    assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
