@@ -93,6 +93,11 @@ def test_files_and_folders_that_are_missing_or_added_are_named(home, released):
     (folder / "internal" / "note.txt").write_text("mine")
     assert findings(home) == [f"{folder / 'internal' / 'note.txt'}: is not part of the release"]
     (folder / "internal" / "note.txt").unlink()
+    plan = folder / "plan.json"
+    elsewhere = plan.rename(home.folder.with_name("plan.json"))
+    plan.symlink_to(elsewhere)
+    assert findings(home) == [f"{plan}: was altered"]
+    elsewhere.replace(plan)
     unknown = shutil.copytree(folder, home.release("r-0000000000"))
     said = findings(home)
     assert any(unknown.name in each and "no such release" in each for each in said)

@@ -32,9 +32,14 @@ from cloister.privacy.ledger.house import (
     APPROVAL,
     APPROVAL_KEY,
     EVERYWHERE,
+    REVOKED,
     RULES,
+    TRUSTED,
+    House,
     governing_slot,
     match_roles,
+    revocation_slot,
+    trust_slot,
 )
 from cloister.privacy.ledger.outbox import events_after
 from cloister.tasks.release.certify import runner_of
@@ -354,6 +359,18 @@ def test_an_approval_by_the_key_of_another_names_its_owner(ledger: Ledger) -> No
         said = f"The key {key.id[:16]}{owner} signed, and Anna acts, whose key is "
         with pytest.raises(NotPermitted, match=f"{said}{keys[1].id[:16]}: give that one"):
             ledger.advance(release, State.APPROVED, "anna", "why", signed)
+
+
+@pytest.mark.parametrize(("kind", "slot_of"), [(TRUSTED, trust_slot), (REVOKED, revocation_slot)])
+def test_an_entry_about_a_key_has_its_slot_and_says_who_and_why(kind, slot_of) -> None:
+    key = signer("otto").key
+    slot, body = slot_of(key), {"key": key.raw.hex(), "by": "anna", "reason": "why"}
+    forged = [("other", body), (slot, body | {"by": " "}), (slot, body | {"reason": ""})]
+    for entry in (Entry.after(None, "2026-01-01", kind, *each) for each in forged):
+        house = House()
+        with pytest.raises((InputError, ValueError)):
+            house.post(entry)
+        assert house == House()
 
 
 def test_the_history_says_rules_people_and_keys_in_words(ledger: Ledger) -> None:

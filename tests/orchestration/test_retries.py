@@ -99,10 +99,10 @@ def assert_recorded_once(home, release: str) -> None:
     assert version.version in (1, "1")
     run_id = version.run_id
     assert len(tracker.models(run_id)) == 1
-    runs = [each for each in tracker.runs(run_id) if each != run_id]
-    children = [tracker.client.get_run(each).info for each in runs]
-    assert len({child.run_name for child in children}) == len(children)
-    assert {child.status for child in children} == {"FINISHED"}
+    runs = {each: tracker.client.get_run(each).info for each in tracker.runs(run_id)}
+    assert {run.status for run in runs.values()} == {"FINISHED"}
+    del runs[run_id]
+    assert len({child.run_name for child in runs.values()}) == len(runs)
 
 
 @pytest.mark.parametrize(

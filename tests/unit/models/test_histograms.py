@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 
 from cloister.models.core.estimator import with_values
-from cloister.models.core.histograms import counted_by_value
+from cloister.models.core.histograms import HistogramCounts, counted_by_value
+from cloister.models.core.noisy_table import NoisyTable
 from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain
-from cloister.schema.partition import declared_cells
+from cloister.schema.partition import declared_cells, intervals
 
 DOMAIN = Domain.of(
     {
@@ -49,3 +50,17 @@ def test_noise_alone_makes_few_cells():
         single = np.random.default_rng(seed).normal(0, 0.002, 10_000)
         extra += with_values(cells, even, single, 0.002)[0].size - cells.size
     assert extra <= 2 * 40
+
+
+def test_a_wide_cell_keeps_its_rows_where_the_curve_to_its_neighbours_falls_below_zero():
+    column = Domain.of({"fee": Integer(type="integer", min=0, max=639, bins=64)}, Path())["fee"]
+    cells = declared_cells(column)
+    totals = np.full(8, 10_000)
+    totals[3] = 400
+    even = NoisyTable((cells,), np.repeat(totals / 8, 8), 1e3)  # much noise: its shape says nothing
+    wide = NoisyTable((intervals(column, cells.starts[::8]),), totals, 1.0)
+    rows = int(totals.sum())
+    inside = HistogramCounts(even, (wide,)).shares(rows)[1][24:32] * rows
+    position = (np.arange(8) + 0.5) / 8
+    curve = np.maximum(650 - 6 * 600 * position * (1 - position), 0)  # rows a cell: mean 50
+    np.testing.assert_allclose(inside, curve / curve.sum() * 400, atol=0.1)
