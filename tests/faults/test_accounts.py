@@ -90,6 +90,7 @@ def test_data_beside_that_of_another_account_is_not_its(place, registered, asked
     ledger = Ledger.open(place)
     ledger.open_account(Account("visits", "row", "add_remove", (registered,)), "officer", "why")
     ledger.reserve(ask("second"), "flow", opening("second", asked))
+    assert ledger.books().accounts["second"].places == (asked,)
 
 
 def test_overlapping_places_of_an_earlier_version_stay(place: str) -> None:

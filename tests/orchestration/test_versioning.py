@@ -10,6 +10,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 from listeners import silent_listener, webhook_receiver
@@ -273,8 +274,12 @@ def test_a_remote_that_does_not_answer_is_named(scheme: str, tmp_path: Path, mon
         asked()
 
 
-def test_a_remote_that_answers_is_asked_no_further(tmp_path: Path):
+def test_a_remote_that_answers_is_asked_no_further(tmp_path: Path, monkeypatch):
+    asked, head = [], httpx.head
+    monkeypatch.setattr(httpx, "head", lambda url, **how: asked.append(url) or head(url, **how))
     with webhook_receiver() as answering:  # which knows no HEAD
-        Versions(tmp_path / "dvc", f"http://127.0.0.1:{answering.port}/store").require_answer()
-    for elsewhere in (str(tmp_path), "s3://bucket/key"):
-        Versions(tmp_path / "dvc", elsewhere).require_answer()
+        address = f"http://127.0.0.1:{answering.port}"
+        for remote in (f"{address}/store", str(tmp_path), "s3://bucket/key"):
+            Versions(tmp_path / "dvc", remote).require_answer()
+    assert asked == [address]
+    assert answering.received == []

@@ -148,6 +148,11 @@ class ConditionalScores(Query[TableRows, Fraction, int]):
         return Fraction(2 * FINENESS**2 * neighbours.partition.l1)
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:  # noqa: ARG002
+        """The scores (candidates,) in units of 1/1024^2 row; secret, so never to leave the door.
+
+        Shares are rounded down, so that those of equal given parts sum to at most F = 1024^2, as
+        the proof requires. No sample is drawn from ``source``.
+        """
         counts = rows.remembered_counts([each.partitions for each in self.candidates])
         scores = []
         for exact, each, given in zip(counts, self.candidates, self.given, strict=True):
@@ -189,6 +194,11 @@ class PairScores(Query[TableRows, Fraction, tuple[int, int]]):
         return Fraction(FINENESS * neighbours.partition.l1)
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:  # noqa: ARG002
+        """The scores (open pairs,) in units of 1/1024 row; secret, so never to leave the door.
+
+        In the order of ``np.argwhere(open)``, which `outcome` reads. Counts of all pairs come from
+        one product of dummy-coded rows (`count_conjunctions`). No sample is drawn from ``source``.
+        """
         coding = DummyCoding(tuple(p.size for p in self.partitions), (False,) * len(self.open))
         count = partial(count_conjunctions, partitions=self.partitions, coding=coding)
         counts = rows.remembered_pairs(self.partitions, count)

@@ -109,6 +109,12 @@ class ViolationMatrix(Query[TableRows, Sensitivity, Integers]):
         return {"of": [constraint.name for constraint in self.constraints]}
 
     def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        """How far a unit of m = ``max_rows`` rows can change the matrix, in violations.
+
+        By the proof above: min(m, sample) lines change by at most sample - 1 in each column of a
+        constraint on pairs and by 1 in each of one on rows; each other line only in the columns of
+        pairs, by at most min(m, sample - 1).
+        """
         pairs = sum(constraint.arity == 2 for constraint in self.constraints)
         alone, most = len(self.constraints) - pairs, self.sample - 1
         lines = min(neighbours.max_rows, self.sample)
@@ -121,6 +127,11 @@ class ViolationMatrix(Query[TableRows, Sensitivity, Integers]):
         )
 
     def exact(self, rows: TableRows, source: NoiseSource) -> Integers:
+        """The matrix, flat (sample x constraints,), in violations; secret as all exact answers.
+
+        ``source`` draws which rows are sampled, which are dropped beyond ``sample``, and the line
+        of each: the proof needs all three to be secret and random.
+        """
         from cloister.constraints.counting import violations_per_row
 
         names = [name for constraint in self.constraints for name in constraint.attributes]
