@@ -6,8 +6,6 @@ report) are made of these answers and of public facts, and are left out; so is w
 not protected.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 from pathlib import Path

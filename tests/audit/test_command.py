@@ -1,7 +1,5 @@
 """The command of the audit: what it says, keeps and refuses, without data and without a charge."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

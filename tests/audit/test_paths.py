@@ -1,7 +1,5 @@
 """Paths of a release beside the plain one: a series, a resumed one, with workers, measurements."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

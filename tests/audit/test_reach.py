@@ -4,8 +4,6 @@ The exact answers of some releases of both tables are kept, and the noise of eac
 times. Later queries depend on earlier answers, so that this is the mean over those releases.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 from pathlib import Path

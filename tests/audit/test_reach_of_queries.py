@@ -4,8 +4,6 @@ They are searched for, so a claim that some pass is found here too. `make audit`
 and writes the page.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 import os

@@ -5,8 +5,6 @@ than its plan says. Each is caught with 95 % power, told by drawing the trials o
 a level of 5 % for all of the twins together; the same attacks raise no alarm without it.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 import re

@@ -3,8 +3,6 @@
 The variable ``CLOISTER_BENCHMARK_DOCUMENT`` names it.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

@@ -3,8 +3,6 @@
 Run by .venv/bin/python -m pytest -m benchmark -s tests/benchmarks/test_accounting.py
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """How often intervals of answers hold the true figure, of the population and of the table."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """How much worse `auto` is than the best registered method, measure by measure: its regret."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from fractions import Fraction

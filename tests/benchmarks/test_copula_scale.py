@@ -3,8 +3,6 @@
 The paper's sizes, with made rows: the data of its second set are not public.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """Exact violation counts of a million rows."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Figures of docs/benchmarks/deniability.md: pass rates, classifiers, the distinguishing game."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """How near the errors that plans let expect come to those of releases."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction

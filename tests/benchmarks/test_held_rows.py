@@ -1,7 +1,5 @@
 """Processor time of counting all pairs of columns, and of reading persons, also by workers."""
 
-from __future__ import annotations
-
 import time
 from itertools import combinations
 from pathlib import Path

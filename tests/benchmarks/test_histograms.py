@@ -1,7 +1,5 @@
 """What a distribution learnt from all values takes off the errors of histograms of many values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from noisy_tables import shares_of

@@ -3,8 +3,6 @@
 Run by .venv/bin/python -m pytest -m benchmark -s tests/benchmarks/test_ledger_scale.py
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import statistics

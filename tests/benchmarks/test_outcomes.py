@@ -4,8 +4,6 @@ The figures of each release are kept in a folder, ``CLOISTER_TEST_KEPT``, with t
 runs of peers: a command does those that are missing. The last test shows all that are kept.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """How fast the page answers many visitors of a large ledger, beside a process that writes to it."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import subprocess

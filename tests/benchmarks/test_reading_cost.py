@@ -1,7 +1,5 @@
 """Processor time of reading, checking, coding and hashing a cell of Parquet, by kind of column."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

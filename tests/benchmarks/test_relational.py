@@ -1,7 +1,5 @@
 """Relationships at scale, and errors across a link as in Figures 3 to 6 of the relational paper."""
 
-from __future__ import annotations
-
 import resource
 import statistics
 import tempfile

@@ -1,7 +1,5 @@
 """Processor time and memory of a whole release, against what `plan` forecasts."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -3,8 +3,6 @@
 Rows are made, yes and no, or texts, numbers and floats, a third of each.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

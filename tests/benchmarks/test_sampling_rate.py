@@ -1,7 +1,5 @@
 """A row costs as much to draw among ten million as among ten thousand."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

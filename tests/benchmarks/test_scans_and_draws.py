@@ -3,8 +3,6 @@
 Beyond one process a worker costs the more, the more of its time is not the rows'.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What the second release of a series gains from the numbers of the first, at the same budget."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from fractions import Fraction

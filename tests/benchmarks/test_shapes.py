@@ -1,7 +1,5 @@
 """Figures of docs/benchmarks/shapes.md: other people's tables, several releases each."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sub-models side by side: one batch of matrices takes less time than sub-models on threads."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

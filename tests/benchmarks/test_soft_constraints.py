@@ -1,7 +1,5 @@
 """Many soft constraints cost little more than a few."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 

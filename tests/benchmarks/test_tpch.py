@@ -4,8 +4,6 @@ Rows come from ``tpchgen-cli`` (PyPI), which is looked for on the path, or where
 ``CLOISTER_TPCHGEN`` says.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

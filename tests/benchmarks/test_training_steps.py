@@ -1,7 +1,5 @@
 """Wall and processor time of a step of DP-SGD on large batches, in this process and by workers."""
 
-from __future__ import annotations
-
 import sys
 import time
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Figures of docs/benchmarks/shapes.md: relations among a hundred columns and more."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

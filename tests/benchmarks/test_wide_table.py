@@ -1,7 +1,5 @@
 """Made tables, long and wide: minutes, and memory that a laptop has."""
 
-from __future__ import annotations
-
 import resource
 import time
 from pathlib import Path

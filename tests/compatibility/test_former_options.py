@@ -4,8 +4,6 @@ The digests were recorded with the last version that had the keys: a release kil
 resumed by this one, which refuses a spec of another digest.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 

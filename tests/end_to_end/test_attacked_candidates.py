@@ -1,7 +1,5 @@
 """A candidate attacked by its data: an internal page, a look in the ledger, and no charge."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

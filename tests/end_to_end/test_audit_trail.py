@@ -1,7 +1,5 @@
 """docs/audit-trail.md: the story of a release from folder, key and export, without the home."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The commands of docs/operations.md, as written: a home is backed up, lost, restored elsewhere."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

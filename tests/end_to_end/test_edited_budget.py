@@ -1,7 +1,5 @@
 """A spec that declares another budget than was granted is told so, and changes nothing."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """People, rules, tokens and confirmations by the real commands, and a house key kept elsewhere."""
 
-from __future__ import annotations
-
 import re
 from datetime import date
 from pathlib import Path

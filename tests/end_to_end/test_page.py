@@ -1,7 +1,5 @@
 """The officer's page: who may read and decide, forms, hostile texts, a locked ledger, a browser."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import threading

@@ -1,7 +1,5 @@
 """What a home holds about the data goes once a release is decided: by an entry that is verified."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

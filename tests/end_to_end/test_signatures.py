@@ -1,7 +1,5 @@
 """Signed statements as their readers meet them: at home, at a third party, in a forger's hands."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

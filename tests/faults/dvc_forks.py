@@ -3,8 +3,6 @@
 Started as a program it is that process: it reads one JSON line for each run and answers with one.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

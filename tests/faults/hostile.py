@@ -1,7 +1,5 @@
 """Specs and words that somebody might give by mistake or in bad faith, drawn by a seed."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

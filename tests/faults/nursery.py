@@ -5,8 +5,6 @@ child that takes more CPU time or memory than it may is killed, and told apart b
 words.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

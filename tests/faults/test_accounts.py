@@ -1,7 +1,5 @@
 """Accounts on either database: one budget for one data set, whoever names it, and for life."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Admission by a filter on either database: what it admits, counts, refuses, and verify audits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """Growing data on either database: each block has the budget, and no block has another's."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

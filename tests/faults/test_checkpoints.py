@@ -1,7 +1,5 @@
 """Checkpoints on either database: believed as this home wrote them, and named if they differ."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Any words on the command line: one clear error with exit code 2, soon, and nothing spent."""
 
-from __future__ import annotations
-
 import os
 import random
 import socket

@@ -1,7 +1,5 @@
 """Equal data of two accounts, on either database: officers are told, and nobody else sees it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

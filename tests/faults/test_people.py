@@ -1,7 +1,5 @@
 """People on either database: roles, four eyes, approvals, and what a second officer confirms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime

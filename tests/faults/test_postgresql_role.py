@@ -1,7 +1,5 @@
 """The role of docs/postgresql-role.sql: all of the ledger works under it, and no entry changes."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from pathlib import Path

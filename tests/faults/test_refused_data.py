@@ -1,7 +1,5 @@
 """Refused data on either database: counted, forfeited from the n-th on, allowed by an officer."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is deleted is an entry on either database: by the rules of its time, and by who may."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Each entry bears a signature: who rewrites the ledger and all notes of its end is still found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

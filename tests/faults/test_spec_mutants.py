@@ -1,7 +1,5 @@
 """Spec files of any content: accepted, or refused with exit code 2, in little time and memory."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from pathlib import Path

@@ -3,8 +3,6 @@
 What Python alone decides is tested on PostgreSQL in the slow suite.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 

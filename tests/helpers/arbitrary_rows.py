@@ -1,7 +1,5 @@
 """A model of rows with arbitrary conditionals, for laws of samplers."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from cloister.models.core.bins import bin_cells

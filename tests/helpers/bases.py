@@ -1,7 +1,5 @@
 """What a certificate is made from, with one thing changed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

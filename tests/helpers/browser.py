@@ -1,7 +1,5 @@
 """Chromium by its own protocol: sheets as people see them, at a width, on paper, by keyboard."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

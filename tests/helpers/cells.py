@@ -1,7 +1,5 @@
 """Cells of every kind that sources may hold, and attributes of every type that read them."""
 
-from __future__ import annotations
-
 import datetime as dt
 import uuid
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """The clubs: a small dataset with its spec, in a home of its own, and what a release of it left."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

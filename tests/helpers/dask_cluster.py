@@ -1,7 +1,5 @@
 """A cluster of Dask as somebody keeps it: a scheduler and workers by their commands, with TLS."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import os

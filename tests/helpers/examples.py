@@ -1,7 +1,5 @@
 """How many examples a costly law draws: all in the nightly suite, a third of them by default."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A ledger as whoever holds a home can forge it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

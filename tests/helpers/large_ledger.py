@@ -1,7 +1,5 @@
 """A ledger of many releases, written fast: valid, signed entries, five of each release."""
 
-from __future__ import annotations
-
 import hashlib
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """What a linking of records has come to."""
 
-from __future__ import annotations
-
 from cloister.arrays import Integers
 
 

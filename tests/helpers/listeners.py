@@ -3,8 +3,6 @@
 The receiver checks signatures by the words of Standard Webhooks, not by the code that signs.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -3,8 +3,6 @@
 Of libfaketime, 0.9.10 fails ``time.sleep`` of Python 3.11 with EINVAL, so this is ``set_clock.c``.
 """
 
-from __future__ import annotations
-
 import shutil
 import struct
 import subprocess

@@ -9,8 +9,6 @@ the tests said to ``.nightly/COMMIT/PART.log``. ``--most`` tries each part in sm
 N of its cases, and leaves the result beside the logs.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime as dt
 import json

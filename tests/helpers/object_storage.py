@@ -1,7 +1,5 @@
 """An object store on this machine, with an empty bucket."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """What a run of pytest makes once, whichever of its workers needs it first."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

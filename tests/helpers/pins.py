@@ -9,8 +9,6 @@ differ in the last bits of floats, so digests are compared and never kept. What 
 of the plans. The noise is that of an insecure source with a seed.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import hashlib

@@ -1,7 +1,5 @@
 """The door to one coded table, as the doors of a database have it."""
 
-from __future__ import annotations
-
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import PlanBudget, PrivateRows
 from cloister.privacy.events import Event

@@ -4,8 +4,6 @@ All that a query draws is drawn in every way, so that its exact answers on two n
 are two distributions. They can be coupled within the sensitivity, or they cannot (Strassen 1965).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

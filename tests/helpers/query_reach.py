@@ -3,8 +3,6 @@
 A distance between two random answers is the least by which they can be coupled, in the worst case.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The command of a release that takes next to no time: independent columns, nothing evaluated."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

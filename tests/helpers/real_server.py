@@ -1,7 +1,5 @@
 """A real Prefect server with its own scheduler, started as operators start it."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

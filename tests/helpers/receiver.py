@@ -1,7 +1,5 @@
 """A receiver of a release, who has pandas and pandera and no Cloister."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import sysconfig

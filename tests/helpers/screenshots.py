@@ -3,8 +3,6 @@
 Run in a checkout, with Chromium: python tests/helpers/screenshots.py [FOLDER]
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

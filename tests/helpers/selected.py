@@ -4,8 +4,6 @@ All of them run in the slow suite; in the default one where a file of ``models/`
 method's, or of ``cloister/privacy``, changed too.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Collection, Iterable
 from functools import cache

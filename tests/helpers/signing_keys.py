@@ -1,7 +1,5 @@
 """Keys that are the same in each run, and statements signed by them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Disks that are soon full: file systems in memory, which only root can mount."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Ways of storing cells, and how columns of them are read."""
 
-from __future__ import annotations
-
 import datetime as dt
 import gzip
 import sqlite3

@@ -5,8 +5,6 @@ of the child processes that it has waited for; wall time beyond it is idle. The 
 summary; the seconds of each file are recorded for the balance of the workers (balanced.py).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Products with one thing sabotaged, for the audit: what each patches, where it is looked for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The rows of a frame that validation keeps, as a release reads those of a source."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from cloister.schema.sources.batches import SourceBatch, SourceCells, require_columns

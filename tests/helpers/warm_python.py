@@ -4,8 +4,6 @@ Cloister itself is loaded by each child, from its own ``PYTHONPATH``. Started as
 that process: it reads one JSON line for each program and answers with its exit status.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

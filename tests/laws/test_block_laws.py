@@ -1,7 +1,5 @@
 """Rows of other blocks of growing data change nothing of what is read of one, bit for bit."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections import Counter

@@ -1,7 +1,5 @@
 """Laws of one candidate record: what its release, or its failure, reveals of a row."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from fractions import Fraction

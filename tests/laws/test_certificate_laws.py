@@ -1,7 +1,5 @@
 """Every sentence of a certificate is true of its method: laws for each registered method."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Laws of entropies and of distances from independence: what one row changes them by."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from tiny_tables import domain_of, random_rows, table_of

@@ -1,7 +1,5 @@
 """Measured domains keep their epsilon on neighbouring columns; the test catches a broken door."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Databases that workers divide by units have the rows that they have in memory, bit for bit."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Nothing in a draft that one row decides is published without confirmation or noise."""
 
-from __future__ import annotations
-
 from contextlib import chdir
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Fan-outs of any schema: random tables, references that may be missing, units and bounds."""
 
-from __future__ import annotations
-
 import math
 import os
 import sys

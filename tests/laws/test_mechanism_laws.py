@@ -5,8 +5,6 @@ events that were chosen beforehand give a lower bound of the mechanism's epsilon
 real: of all bounds of a run one is wrong with probability below 1e-6.
 """
 
-from __future__ import annotations
-
 import math
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """One more unit moves the opened table by its rows at most: read, validated, encoded, bounded."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections import Counter

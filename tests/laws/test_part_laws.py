@@ -1,7 +1,5 @@
 """Parts of a source, read one after the other, are its rows bit for bit, however it is divided."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """A person more changes one row of the table of persons, and its own rows of the other."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

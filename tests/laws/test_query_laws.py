@@ -1,7 +1,5 @@
 """No unit changes an answer by more than its query says; a broken query of each kind is caught."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from inspect import signature
 

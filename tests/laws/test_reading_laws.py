@@ -6,8 +6,6 @@ gives what reading each cell alone gives. Each column of a drawn file is a table
 10^5 tables cost minutes.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A unit more changes as many rows of each table behind the door as its fan-out says, no more."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any

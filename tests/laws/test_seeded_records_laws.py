@@ -1,7 +1,5 @@
 """Laws of records made from seeds: how they are made, and which rows could have made them."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from itertools import product

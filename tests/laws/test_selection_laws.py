@@ -1,7 +1,5 @@
 """Laws of a repeated selection: what the best of a secret number of tries reveals, exactly."""
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction
 from itertools import product

@@ -1,7 +1,5 @@
 """Laws of signed statements: what is made can be read, and no text is read in two ways."""
 
-from __future__ import annotations
-
 import base64
 import json
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Laws of disjoint random parts of the rows: a row changes one, and the door divides as planned."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import replace

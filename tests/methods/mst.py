@@ -4,8 +4,6 @@ Source: McKenna, Miklau, Sheldon, "Winning the NIST contest" (arXiv 2108.04978),
 grows from one attribute (Prim) where the paper joins trees (Kruskal): each has its parent before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction

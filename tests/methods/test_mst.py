@@ -1,7 +1,5 @@
 """MST, a method outside of models/, from plan to certificate; docs/architecture.md quotes it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Counting against loops over all pairs, on small random tables and random constraints."""
 
-from __future__ import annotations
-
 import itertools
 import operator
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Counts of the published constraints of four real tables."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Many randomised responses: the loss of all against closed forms, and never below them."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """The index of rows before, against loops over all pairs; and the law of what is chosen with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Shares of violation against loops over all pairs; weights reach the shares they are fitted to."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Releases whose rows must meet criteria: met, never met, killed between tries, refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Growing data, month by month: each month is read, charged and certified on its own."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The copula and its paper by the commands that a user has: released, verified, drawn as binary."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Records made from seeds by the command: refused, released, certified, drawn from, verified."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The stages of dvc.yaml in a checkout: what is sent, what is compared, plots without network."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A release planned for rows, on an account of persons: charged and certified by group privacy."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path

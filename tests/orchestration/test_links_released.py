@@ -1,7 +1,5 @@
 """Links, one-to-one and a hierarchy in one release: keys hold, pairs differ, dependencies stay."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

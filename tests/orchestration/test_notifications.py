@@ -1,7 +1,5 @@
 """Who is told of releases: webhooks that stock verifiers read, mail, and nobody twice unawares."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

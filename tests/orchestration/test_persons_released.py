@@ -1,7 +1,5 @@
 """A release of persons with several rows: charged, certified, evaluated, verified, drawn again."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A release that uses the noisy numbers of an earlier one, by the commands that a user has."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Cloister in a notebook: what calls give back as text, what they say of wrong arguments."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

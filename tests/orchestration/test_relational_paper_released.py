@@ -1,7 +1,5 @@
 """The algorithm as printed, by the command line: links of two small tables."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

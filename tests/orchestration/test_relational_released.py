@@ -1,7 +1,5 @@
 """Three tables in a chain, released with their relationships: keys, degrees, joint tables."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

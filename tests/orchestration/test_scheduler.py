@@ -4,8 +4,6 @@ It takes about two minutes for each, since a schedule is at most each minute. Th
 server decide whether it schedules: run this file alone against new ones.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

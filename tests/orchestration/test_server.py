@@ -3,8 +3,6 @@
 A temporary one ends with the run, however.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

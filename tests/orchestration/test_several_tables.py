@@ -1,7 +1,5 @@
 """Several tables: one release, charge and certificate; keys that do not hold, rules, refusals."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

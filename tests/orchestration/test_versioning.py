@@ -1,7 +1,5 @@
 """Pointers of each release in DVC, which never copies the input or touches the project's Git."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

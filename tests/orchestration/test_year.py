@@ -4,8 +4,6 @@ Nothing here makes a run. One clock, which the test sets, is that of the server,
 serve`` and of the commands of the page.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -3,8 +3,6 @@
 Identifiers and texts are searched, docstrings are not: a paper may be cited as a source.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Ages are reported, many as multiples of 5; sums are whole but for a few, pledges mostly hundreds.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

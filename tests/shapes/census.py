@@ -4,8 +4,6 @@ Those of Table 1 of Bindschaedler, Shokri, Gunter (VLDB 2017); values are drawn 
 that a person can name, not from the survey.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

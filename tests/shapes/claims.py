@@ -1,7 +1,5 @@
 """Insurance claims, of which at most what was claimed is paid, most often just that."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

@@ -4,8 +4,6 @@ Rows are of some classes, so that all columns depend on each other; they are wri
 that 10^8 of them take no more memory than one piece. ``python coded_census.py FOLDER ROWS``.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -5,8 +5,6 @@ written in pieces, so that 10^7 orders take no more memory than one. ``python cu
 CUSTOMERS``.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Orders that are shipped and delivered days later, or not yet: a chain of dates, some missing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

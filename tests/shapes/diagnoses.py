@@ -1,7 +1,5 @@
 """A table of hospital stays with a long list of codes: 1,350 in 18 chapters, few of them common."""
 
-from __future__ import annotations
-
 from string import ascii_uppercase
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Encounters of patients with a hospital: most have one, a few have many; fifty columns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

@@ -4,8 +4,6 @@ The file is Latin-1 with semicolons, decimal commas, moments with a T and severa
 an office of a country would send it.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Three tables: users with a heavy tail of ratings each, films, and ratings of uneven stars."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from ratings import WORK

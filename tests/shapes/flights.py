@@ -1,7 +1,5 @@
 """A flights table: many rows, exact mappings with many left values, delays that go together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

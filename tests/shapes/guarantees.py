@@ -1,7 +1,5 @@
 """What laws of all methods need of one whose rows are charged one by one, or not as an epsilon."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A hospital table: few rows, many attributes, and a deep hierarchy of functional dependencies."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

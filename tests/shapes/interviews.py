@@ -1,7 +1,5 @@
 """Interviews of a town: few columns, of which some depend on each other and some do not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

@@ -1,7 +1,5 @@
 """Staff of whom some have left: columns that are missing exactly where another one says so."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

@@ -1,7 +1,5 @@
 """A table of home-equity loans: heavy tails, missing values that tell, a rare target, few rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

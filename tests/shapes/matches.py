@@ -1,7 +1,5 @@
 """A league: each match is of two teams of one list, never of a team with itself."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

@@ -1,7 +1,5 @@
 """Tables with a yes-or-no outcome, each of which depends on the others in a way of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

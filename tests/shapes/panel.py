@@ -1,7 +1,5 @@
 """A small wide survey: few rows, many columns, in groups that say the same thing and alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

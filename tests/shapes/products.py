@@ -1,7 +1,5 @@
 """Sales of many products: price and weight are those of the product, no two nearly alike."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

@@ -1,7 +1,5 @@
 """Pupils and their marks, of which those of one are alike: as two tables, or as one of persons."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

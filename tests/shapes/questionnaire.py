@@ -1,7 +1,5 @@
 """A questionnaire: tens of answers of all kinds, which a few traits of a person decide."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

@@ -1,7 +1,5 @@
 """Random small tables of persons with several rows, with random rules that they satisfy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from random_tables import TableMaker

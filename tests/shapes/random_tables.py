@@ -1,7 +1,5 @@
 """Random small tables with random rules that they satisfy: dependencies, orders, rows, keys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ratings of films: persons with many rows each, of whom age, gender and work are known once."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

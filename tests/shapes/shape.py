@@ -4,8 +4,6 @@ Each module here makes one shape. `release_once` plans, fits and draws without f
 stores, with the noise of a release: what a shape is judged by.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the specs of shapes have in common: a wide budget, of which a release spends epsilon 1."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

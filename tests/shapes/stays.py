@@ -1,7 +1,5 @@
 """Stays in a hospital: one date soon after another, a ward that no child may be in, few columns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

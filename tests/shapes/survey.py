@@ -1,7 +1,5 @@
 """A survey of few persons: many items of five answers, in groups that one trait decides."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

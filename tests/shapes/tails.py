@@ -1,7 +1,5 @@
 """Columns of heavy tails, declared as a careful person does: bounds far above all but a few."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from shape import Shape

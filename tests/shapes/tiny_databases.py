@@ -1,7 +1,5 @@
 """Databases of few rows with and without a unit, for laws of joins and of bounds."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path

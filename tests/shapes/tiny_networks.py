@@ -1,7 +1,5 @@
 """Random networks over a few levels, with exact probabilities: for laws of seeded records."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Tables over a few levels, for laws of queries."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

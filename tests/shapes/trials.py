@@ -1,7 +1,5 @@
 """Releases of shapes whose figures are shown."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

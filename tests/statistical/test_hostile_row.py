@@ -5,8 +5,6 @@ bound of epsilon, by Clopper and Pearson, which exceeds the claimed one by chanc
 below 1e-6 in all.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -3,8 +3,6 @@
 Every test fails by chance with probability below 1e-7.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

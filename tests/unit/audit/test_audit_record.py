@@ -1,7 +1,5 @@
 """The certificate says what was audited of its code and method, or that nothing was."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What losses show: claims of known mechanisms, tests that keep their level and find too much."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """The design has three attacks on each method, and every two levels of its factors meet."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Likelihoods are those of what mechanisms draw: ratios against frequencies, and sums over all."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

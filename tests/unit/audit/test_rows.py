@@ -1,7 +1,5 @@
 """Attacks on rows alone: all is found in the data released as they are, nothing in fresh units."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import binom

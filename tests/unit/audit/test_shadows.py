@@ -1,7 +1,5 @@
 """A classifier of targets is trained on the first releases, and asked about later ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

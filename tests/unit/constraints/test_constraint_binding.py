@@ -1,7 +1,5 @@
 """Constraints on the numbers of a domain, and what cannot be compared."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

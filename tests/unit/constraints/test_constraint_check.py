@@ -1,7 +1,5 @@
 """Checks: sentences on a row that stand for denials, also of when an attribute is missing."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Contradictions among constraints that public inputs show."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

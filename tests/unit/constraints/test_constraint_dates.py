@@ -1,7 +1,5 @@
 """Days that no calendar has: ``t.year, t.month, t.day is a date`` and the denials that it means."""
 
-from __future__ import annotations
-
 import calendar
 import datetime as dt
 import itertools

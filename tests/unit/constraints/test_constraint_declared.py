@@ -1,7 +1,5 @@
 """Constraints as a spec declares them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What a constraint is recognised as."""
 
-from __future__ import annotations
-
 import pytest
 
 from cloister.constraints import (

@@ -1,7 +1,5 @@
 """Constraints as text: what is read, what is refused, and that printing and reading are inverse."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import pytest

@@ -1,7 +1,5 @@
 """The schema that receivers check synthetic tables by: generated, run without Cloister, exact."""
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 from pathlib import Path

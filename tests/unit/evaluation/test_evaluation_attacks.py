@@ -1,7 +1,5 @@
 """Detection, closest records and membership inference."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

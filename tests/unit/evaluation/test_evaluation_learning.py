@@ -1,7 +1,5 @@
 """Targets, features, and classifiers trained on synthetic rows."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Distances between marginals: known answers, cells, and which sets are measured."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

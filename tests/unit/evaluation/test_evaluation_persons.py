@@ -1,7 +1,5 @@
 """Persons of two tables: rows a person, attributes once a person, spread within them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The evaluation of one half of a real table against the other, as of a perfect synthesizer."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

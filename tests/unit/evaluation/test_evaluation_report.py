@@ -1,7 +1,5 @@
 """The whole evaluation: levels, small tables, what it contains and never contains, its files."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """Attributes of known rows, rebuilt from three-way tables of other rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

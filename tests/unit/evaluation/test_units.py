@@ -1,7 +1,5 @@
 """Units as rows: a person's rows, or a row with those that refer to it, by number and ends."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Acceptance criteria: their errors, the try that is delivered, and what shows of the others."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from fractions import Fraction

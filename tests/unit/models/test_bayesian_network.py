@@ -1,7 +1,5 @@
 """Structure and tables of the Bayesian network: equations of the paper, limits, sizes."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

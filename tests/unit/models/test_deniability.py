@@ -1,7 +1,5 @@
 """Method deniability: what is planned and refused, structure, the pool of rows, its certificate."""
 
-from __future__ import annotations
-
 import tracemalloc
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Ordered numbers and their differences: both ways, where they apply, and through a fit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

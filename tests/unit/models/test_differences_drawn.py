@@ -1,7 +1,5 @@
 """Rows of a release have differences of two numbers as the data has them, by any method."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from deliveries import deliveries

@@ -1,7 +1,5 @@
 """Change between releases: seldom seen where there is none, seen where it exceeds the noise."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Options of methods: read by their own models, refused by file, key and remedy, described."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A saved model is restored as it was, from its folder alone; an altered byte is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

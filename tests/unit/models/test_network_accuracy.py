@@ -1,7 +1,5 @@
 """The most likely value of an attribute given all others, against the joint distribution."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from noisy_tables import partition_of

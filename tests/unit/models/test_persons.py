@@ -1,7 +1,5 @@
 """Tables whose rows belong to persons: two tables under one budget, and rows that fit together."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Relationships of several tables: unbiased rounding, exact projection, degrees, refusals."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Links: no two alike, no orphan, no degree above its bound, as many as asked; no circles."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

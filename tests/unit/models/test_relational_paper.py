@@ -1,7 +1,5 @@
 """The algorithm as printed: exact projections, exactly so many links, its own refusals."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction

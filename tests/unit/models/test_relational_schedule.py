@@ -1,7 +1,5 @@
 """How many joint tables of how many attributes are measured across a reference."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Numbers that are often round: counted by how round they are, and drawn so."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Measured domains: public partitions that hold everything, and what is made of noisy counts."""
 
-from __future__ import annotations
-
 import datetime as dt
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Running sums are those of the releases themselves, whatever becomes of them."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """A manifest names every file that was altered, is missing or does not belong."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How accountants are used: the least answer, refusals, disjoint parts, and changes of totals."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Calibrated noise is enough and wastes little; shares are exact."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

@@ -1,7 +1,5 @@
 """The numbers in docs/privacy.md are those of the code."""
 
-from __future__ import annotations
-
 import doctest
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Events are values: exact, hashable, the same after JSON; anything else is refused."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """A filter keeps whatever is released within its cap, however an adversary chooses it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction

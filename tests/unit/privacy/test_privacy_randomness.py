@@ -1,7 +1,5 @@
 """The two kinds of randomness: what they draw, and that neither can replace the other."""
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle

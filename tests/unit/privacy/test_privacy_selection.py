@@ -1,7 +1,5 @@
 """Selections: the best candidate wins when scores are far apart; bad scores are refused."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Envelopes are those of DSSE v1, statements those of in-toto v1; what is ambiguous is refused."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

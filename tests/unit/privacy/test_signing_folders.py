@@ -1,7 +1,5 @@
 """A signed statement names each file of a folder: what differs from it is found and named."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Keys sign and verify as RFC 8032 says; a file that others could use or replace is no key."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 from pathlib import Path

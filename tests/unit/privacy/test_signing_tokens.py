@@ -3,8 +3,6 @@
 The token is SoftHSM's: ``apt-get install softhsm2``, the library is the extra ``pkcs11``.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Whose signatures count: thresholds, changes of the house, revocations; forgeries of each."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

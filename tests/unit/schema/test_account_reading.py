@@ -1,7 +1,5 @@
 """What of a source an account is bound to: rows, and the cells of units and blocks alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

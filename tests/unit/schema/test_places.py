@@ -1,7 +1,5 @@
 """Where data lies, as a text that is the same however a spec writes it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
