@@ -154,6 +154,12 @@ def real_rows() -> pd.DataFrame:
     )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def late_imports(request: pytest.FixtureRequest) -> None:
+    """Import what a test file imports late, by its function of this name."""
+    getattr(request.module, "late_imports", lambda: None)()
+
+
 @pytest.fixture(scope="session")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Stores of releases that cost little, and are what the tools make.

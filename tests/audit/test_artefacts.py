@@ -24,7 +24,6 @@ from cloister.tasks.home.process import code_version
 from cloister.tasks.requests.resolved import public_context_of
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global insert
     from cloister.benchmarks.pages.markdown import insert

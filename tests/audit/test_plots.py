@@ -1,10 +1,8 @@
 """Plots of an audit are the same files for the same figures."""
 
 import numpy as np
-import pytest
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global Panel, draw_power, draw_trade_offs
     from cloister.benchmarks.pages.audit_plots import Panel, draw_power, draw_trade_offs

@@ -22,7 +22,6 @@ from cloister.privacy.events import Relation
 from cloister.tasks.home.process import code_version
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global insert
     from cloister.benchmarks.pages.markdown import insert

@@ -18,7 +18,6 @@ from cloister.audit.trials import Arena, Attack, shown
 from cloister.tasks.home.process import code_version
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global draw_power, insert_sections
     from cloister.benchmarks.pages.audit_plots import draw_power

@@ -6,7 +6,6 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
-import pytest
 from browser import Browser, require_browser
 
 from cloister.flows.cli.app import run
@@ -18,7 +17,6 @@ from cloister.tasks.release.analyst_page import ReleaseFacts, analyst_page
 from cloister.tasks.release.reports import released_facts
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global certify, declaring
     from bases import declaring

@@ -40,7 +40,6 @@ from cloister.tasks.ledger.keys import house_signer
 from cloister.tasks.release.verify import verify_records
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global SSlibKey, StockEnvelope, StockRefusal, move_release
     from securesystemslib.dsse import Envelope as StockEnvelope

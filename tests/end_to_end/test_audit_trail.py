@@ -18,7 +18,6 @@ from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.keys import house_signer
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global move_release
     from cloister.flows.review import move_release

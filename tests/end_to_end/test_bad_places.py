@@ -15,7 +15,6 @@ from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global Tracker, record_release
     from cloister.tasks.release.publish import record_release

@@ -19,7 +19,6 @@ from cloister.privacy.certificate.page import page
 from cloister.schema.spec import About
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global Basis, certify, declaring
     from bases import declaring

@@ -25,7 +25,6 @@ from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.release.verify import verify_records
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global certify, cloister, declaring, move_release
     from bases import declaring

@@ -22,7 +22,6 @@ from cloister.tasks.ledger.fingerprints import _opened as opened_fingerprint
 from cloister.tasks.ledger.people import issue_token, set_roles, set_rules
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global Sessions, Sheets, TestClient, page_app, schemathesis, views
     import schemathesis

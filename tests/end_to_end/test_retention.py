@@ -34,7 +34,6 @@ from cloister.tasks.release.retention import delete_due, holdings, leftovers
 from cloister.tasks.release.verify import verify_records
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global review
     from cloister.flows import review

@@ -18,7 +18,6 @@ from cloister.tasks.release.signing import sign_moves
 from cloister.tasks.release.verify import verify_records
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global move_release
     from cloister.flows.review import move_release

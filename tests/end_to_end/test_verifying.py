@@ -25,7 +25,6 @@ from cloister.tasks.release.kept_files import kept_findings, write_kept
 from cloister.tasks.release.verify import verify_records
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global ModelRegistry, cloister, mlflow
     import mlflow.pyfunc

@@ -18,7 +18,6 @@ from cloister.tasks.ledger.access import existing_ledger, release_of
 from cloister.tasks.release.verify import verify_records
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global SqlAlchemyStore
     from cloister.tasks.stores.mlflow_database import SqlAlchemyStore

@@ -19,7 +19,6 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.tasks.requests.resolved import PublicContext
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global certify, drawing
     from bases import drawing

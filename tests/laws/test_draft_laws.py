@@ -29,7 +29,6 @@ from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import ResolvedRequest, resolve
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global measured_content
     from cloister.tasks.release.measure import measured_content

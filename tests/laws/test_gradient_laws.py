@@ -29,7 +29,6 @@ from cloister.tasks.data.held_rows import HeldBlocks
 from cloister.tasks.data.workers import Workers, workers_of
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global BlockSum, Outer, SampledRows, TupleNetwork, clipped_gradients, torch
     import torch

@@ -25,7 +25,6 @@ from cloister.schema.attributes import Boolean, Categorical, Integer
 from cloister.schema.domain import Domain
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global Units
     from cloister.models.kamino.paper.heads import Units

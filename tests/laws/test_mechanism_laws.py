@@ -43,7 +43,6 @@ from cloister.privacy.mechanisms.selection import (
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global Outer, clipped_sum, torch
     import torch

@@ -26,7 +26,6 @@ from cloister.privacy.events import (
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global GaussianDpEvent, RdpAccountant, dp_event
     from dp_accounting import GaussianDpEvent, dp_event

@@ -28,7 +28,6 @@ from cloister.privacy.events import (
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global \
         GaussianDpEvent, \

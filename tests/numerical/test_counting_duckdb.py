@@ -17,7 +17,6 @@ from cloister.schema.sources.reading import read_frame
 from cloister.schema.spec_files.loading import load_spec
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global duckdb
     import duckdb

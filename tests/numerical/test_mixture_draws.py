@@ -18,7 +18,6 @@ from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global \
         DependentAttribute, \

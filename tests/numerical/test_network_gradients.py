@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global LayeredOuter, Lookup, Outer, TupleNetwork, clipped_sum, grad, torch, vmap
     import torch

@@ -19,7 +19,6 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from tests.numerical.test_fit_rates import RULE, model, rate
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global weigh_mixture
     from cloister.models.mixture.soft_constraints import weigh_mixture

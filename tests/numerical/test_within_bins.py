@@ -14,7 +14,6 @@ from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global EvenSampler, Mixture, chain_of, relations_between, separate_factors, torch
     import torch

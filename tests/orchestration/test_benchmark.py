@@ -15,7 +15,6 @@ from cloister.tasks.home.process import code_version
 from cloister.tasks.ledger.access import releases
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global MlflowClient, Statistic, finished_run, home_of, insert, insert_sections, markers, spec_of
     from mlflow import MlflowClient

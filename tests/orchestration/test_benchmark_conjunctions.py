@@ -23,7 +23,6 @@ from cloister.tasks.ledger.access import releases
 from cloister.tasks.requests.resolved import declared_context
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global home_of, noisy_answers, references
     from cloister.benchmarks.measures import references

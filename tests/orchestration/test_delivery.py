@@ -14,7 +14,6 @@ from cloister.tasks.home import files
 from cloister.tasks.ledger.access import existing_ledger
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global cloister
     import cloister.flows.release

@@ -14,7 +14,6 @@ from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.requests.release_request import ReleaseRequest
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global DeploymentUpdate, PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_client
     global get_current_settings, registrations, release, require_server, temporary_settings

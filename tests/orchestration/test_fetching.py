@@ -17,7 +17,6 @@ from cloister.tasks.release.verify import verify_records
 from cloister.tasks.stores.dvc_store import Versions, sent_files
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global send_release
     from cloister.tasks.release.publish import send_release

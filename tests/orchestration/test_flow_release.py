@@ -8,7 +8,6 @@ import weakref
 from pathlib import Path
 
 import pandas as pd
-import pytest
 import yaml
 from quick_release import quick_release
 from receiver import receive
@@ -28,7 +27,6 @@ from cloister.tasks.release.verify import verify_records
 from cloister.tasks.requests.resolved import ResolvedRequest, public_context_of
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global \
         cloister, \

@@ -17,7 +17,6 @@ from cloister.tasks.release.verify import verify_records
 from cloister.tasks.requests import plan
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global cloister
     import cloister.tasks.release.certify

@@ -21,7 +21,6 @@ from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import releases
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global MlflowClient, home_of, markers, peer_steps
     from mlflow import MlflowClient

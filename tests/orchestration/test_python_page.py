@@ -13,7 +13,6 @@ from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global move_release
     from cloister.flows.review import move_release

@@ -4,14 +4,12 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pytest
 
 from cloister.privacy.events import Composed, GaussianCounts, SampledGaussian, event_from_json
 from cloister.privacy.ledger.composition import together
 from cloister.tasks.ledger.access import open_ledger
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global opacus_rdp, pld
     from dp_accounting.pld import privacy_loss_distribution as pld

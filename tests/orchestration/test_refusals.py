@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from itertools import count
 
 import pandas as pd
-import pytest
 from quick_release import quick_release
 
 from cloister.flows.cli.app import run
@@ -19,7 +18,6 @@ from cloister.schema.sources import stored_files
 from cloister.tasks.ledger.access import existing_ledger
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global FlowRunFilter, FlowRunFilterExpectedStartTime, PREFECT_API_URL, every, get_client
     global temporary_settings

@@ -33,7 +33,6 @@ from cloister.privacy.signing import (
 from cloister.tasks.home.files import digest_of
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global Basis, Model, ModelRegistry, ReleasedModel, Tracker, certify, charging, mlflow
     import mlflow

@@ -15,7 +15,6 @@ from cloister.tasks.home.home import Home
 from cloister.tasks.release.verify import verify_records
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global load
     from cloister.flows.python import load

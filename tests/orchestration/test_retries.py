@@ -16,7 +16,6 @@ from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.release.verify import verify_records
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global ModelRegistry, Tracker, cloister, record_candidate, record_release, recording_step
     import cloister.tasks.release.publish

@@ -23,7 +23,6 @@ from cloister.flows.cli.app import run
 from cloister.tasks.home.home import Home
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, answering, require_answer
     global temporary_settings

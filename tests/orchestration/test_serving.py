@@ -21,7 +21,6 @@ from cloister.tasks.ledger.access import existing_ledger
 from cloister.tasks.requests.release_request import ReleaseRequest
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global DeploymentUpdate, FlowRunFilter, FlowRunFilterId, FlowRunFilterName, MONTHLY, State
     global \

@@ -21,7 +21,6 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.version import __version__
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global RunOrigin, Tracker, mlflow
     import mlflow

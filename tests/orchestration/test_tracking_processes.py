@@ -13,7 +13,6 @@ import pytest
 from sqlalchemy import Engine, event
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global Tracker, mlflow_database
     from cloister.tasks.stores import mlflow_database

@@ -25,7 +25,6 @@ from cloister.tasks.data.workers import workers_of
 from cloister.tasks.ledger.access import open_ledger
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global clipped_gradients, dask_cluster
     from dask_cluster import dask_cluster

@@ -12,7 +12,6 @@ from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global audit_record, certify
     from cloister.tasks.release.certify import audit_record, certify

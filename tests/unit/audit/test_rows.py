@@ -8,7 +8,6 @@ from cloister.audit.bounds import epsilon_of_guesses
 from cloister.audit.tables import PERSON, ROW, TABLES
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global COPIES, FRESH, Field, RowAttack, RowsShown
     from cloister.audit.rows import COPIES, FRESH, Field, RowAttack, RowsShown

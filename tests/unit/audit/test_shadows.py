@@ -1,12 +1,10 @@
 """A classifier of targets is trained on the first releases, and asked about later ones."""
 
 import numpy as np
-import pytest
 
 from cloister.schema.domain import Table
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global FRESH, Field, RowAttack, TARGETS, calibrated, features_of, trained_scores
     from cloister.audit.rows import FRESH, TARGETS, Field, RowAttack

@@ -20,7 +20,6 @@ from cloister.schema.attributes import Categorical, Integer, Ordinal
 from cloister.schema.domain import Domain, Table
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global detect, detectable, roc_auc, roc_auc_score
     from sklearn.metrics import roc_auc_score

@@ -29,7 +29,6 @@ from cloister.schema.domain import Domain, Table
 from cloister.schema.spec import Above
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global CLASSIFIERS, Features, TrainTestSplit, learnable, synthetic_training_rows, train_and_test
     from cloister.evaluation.classifiers import Features

@@ -13,7 +13,6 @@ from cloister.schema.domain import Domain, Table
 from cloister.schema.scratch import scratch_table
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global marginals, measures
     from cloister.evaluation import marginals, measures

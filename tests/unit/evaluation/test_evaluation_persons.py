@@ -11,7 +11,6 @@ from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global evaluate_tables
     from cloister.evaluation.measures import evaluate_tables

@@ -12,7 +12,6 @@ from cloister.schema.attributes import Boolean, Categorical, Integer, TextKey
 from cloister.schema.domain import Domain
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global CLASSIFIERS, PANELS, TWELVE, train_and_test
     from cloister.evaluation.learning import CLASSIFIERS, PANELS, TWELVE, train_and_test

@@ -14,7 +14,6 @@ from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global TrainTestSplit, evaluate_tables, train_and_test
     from cloister.evaluation.learning import TrainTestSplit, train_and_test

@@ -14,7 +14,6 @@ from cloister.schema.domain import Domain
 from cloister.schema.relations import Database, ForeignKey, Schema
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global write_relations
     from cloister.evaluation.plots import write_relations

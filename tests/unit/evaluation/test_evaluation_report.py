@@ -17,7 +17,6 @@ from cloister.schema.attributes import Boolean, Categorical, Integer
 from cloister.schema.domain import Domain, Table
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global evaluate_tables, figure_label, write_plots, write_tables
     from cloister.evaluation.measures import evaluate_tables

@@ -30,7 +30,6 @@ from cloister.schema.spec import Spec
 from cloister.tasks.home.process import code_version
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global _require_usable_answers
     from cloister.tasks.release.charge import _require_usable_answers

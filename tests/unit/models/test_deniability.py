@@ -32,7 +32,6 @@ from cloister.tasks.requests.plan import require_within_budget
 from cloister.tasks.requests.resolved import PublicContext
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global certify, charging, declaring, drawing
     from bases import charging, declaring, drawing

@@ -33,7 +33,6 @@ from cloister.privacy.events import (
 from cloister.schema.spec import PersonUnit
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global Basis, certify, charging, declaring, drawing
     from bases import charging, declaring, drawing

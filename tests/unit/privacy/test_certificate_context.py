@@ -16,7 +16,6 @@ from cloister.privacy.events import Composed, GaussianCounts, Selection, Sensiti
 from cloister.schema.spec import About
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global Basis, certify, declaring
     from bases import declaring

@@ -36,7 +36,6 @@ from cloister.privacy.mechanisms.randomness import (
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global Outer, clipped_sum, torch
     import torch

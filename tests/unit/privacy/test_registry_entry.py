@@ -13,7 +13,6 @@ from cloister.privacy.certificate.registry import RegistryEntry, registry_entry
 from cloister.schema.spec import About
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global Basis, certify, declaring
     from bases import declaring

@@ -25,7 +25,6 @@ from cloister.privacy.signing import (
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global CryptoSigner, SSlibKey, StockEnvelope, StockRefusal
     from securesystemslib.dsse import Envelope as StockEnvelope

@@ -27,7 +27,6 @@ from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import public_context_of, resolve
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global SAMPLED_ROWS
     from cloister.evaluation.measures import SAMPLED_ROWS

@@ -15,7 +15,6 @@ from cloister.privacy.ledger.composition import Charges
 from cloister.tasks.ledger.budgets import Allowance, room
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global ReleaseSchedule
     from cloister.tasks.stores.prefect_registration import ReleaseSchedule

@@ -12,7 +12,6 @@ from cloister.tasks.home.home import Home
 from cloister.tasks.release.comparison import ReferenceScores
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global train_and_test
     from cloister.evaluation.learning import train_and_test

@@ -16,7 +16,6 @@ from cloister.privacy.ledger import Anchor
 from cloister.tasks.data.session import Digests, HashedRows, RowSource, Session, Spent, keyed_digest
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global visit_collection
     from prefect.utilities.collections import visit_collection

@@ -7,7 +7,6 @@ import pytest
 from cloister.errors import CloisterError
 
 
-@pytest.fixture(scope="module", autouse=True)
 def late_imports():
     global report_progress
     from cloister.tasks.stores.prefect_runs import report_progress
