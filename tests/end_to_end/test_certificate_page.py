@@ -79,9 +79,7 @@ def probed(browser: Browser, tmp_path: Path, text: str, width: int = 1280) -> li
 
 
 @pytest.mark.parametrize("width", [390, 600, 1280])
-def test_the_page_fits_the_window_loads_nothing_and_breaks_no_word(
-    browser, basis: Basis, tmp_path: Path, width: int
-):
+def test_the_page_fits_the_window_loads_nothing_and_breaks_no_word(browser, basis, tmp_path, width):
     text = page(certify(stated(basis)))
     assert probed(browser, tmp_path, text, width) == [*SOUND, ""]
 

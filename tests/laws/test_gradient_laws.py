@@ -75,9 +75,7 @@ def released_sum(codes: Sequence[int], folder: Path) -> float:
 
 @pytest.mark.parametrize("times", [1, 8, 20])
 @pytest.mark.parametrize("at", ["front", "end"])
-def test_a_row_moves_the_sum_by_the_clip_whatever_number_of_rows_was_declared(
-    times: int, at: str, tmp_path: Path
-) -> None:
+def test_a_row_moves_the_sum_by_the_clip_whatever_number_of_rows_was_declared(times, at, tmp_path):
     rows = np.ones(times * DECLARED, dtype=np.int32)
     more = np.insert(rows, 0 if at == "front" else len(rows), 0)
     moved = released_sum(more, tmp_path / "more") - released_sum(rows, tmp_path / "rows")
@@ -187,9 +185,7 @@ def test_workers_sum_a_large_batch_as_the_door_does_bit_for_bit(held: BlockTable
     assert np.abs(by_workers).max() > 2**36
 
 
-def test_blocks_of_the_rows_that_each_worker_holds_would_be_found(
-    held: BlockTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_of_the_rows_that_each_worker_holds_would_be_found(held, monkeypatch):
     """Their sums are others by rounding, since rows are in other blocks."""
     summed = HeldBlocks.summed
 
@@ -228,9 +224,7 @@ def test_the_expected_batch_decides_who_computes_unless_workers_round_otherwise(
         sum_of_a_batch(held)
 
 
-def test_a_worker_that_joins_late_and_rounds_otherwise_is_not_asked(
-    held: BlockTable, workers: Workers
-) -> None:
+def test_a_worker_that_joins_late_and_rounds_otherwise_is_not_asked(held, workers):
     workers._arithmetics.add("of those that were there before")
     with pytest.raises(StorageError, match="rounds otherwise than the others"):
         sum_of_a_batch(held)

@@ -139,9 +139,7 @@ def test_rows_read_together_are_what_their_cells_are_alone(source: Source, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
-def test_rows_read_together_are_what_their_cells_are_alone_at_length(
-    source: Source, tmp_path: Path
-) -> None:
+def test_rows_read_together_are_what_their_cells_are_alone_at_length(source, tmp_path):
     most = TABLES // len(SOURCES)
     assert tables(SourceReading(source, tmp_path), most + 1, seed=1) >= most
 
@@ -149,9 +147,7 @@ def test_rows_read_together_are_what_their_cells_are_alone_at_length(
 @pytest.mark.parametrize("name", TYPES)
 @settings(max_examples=examples(15))
 @given(cells=st.lists(st.text() | st.sampled_from(TEXTS), min_size=1, max_size=6))
-def test_any_texts_are_parsed_each_on_its_own_and_stay_what_they_become(
-    name: str, cells: list[str]
-) -> None:
+def test_any_texts_are_parsed_each_on_its_own_and_stay_what_they_become(name, cells):
     attribute = spec_of("clip", {"c": NULLABLE[name]}).attributes["c"]
     typed, invalid = parse(pd.Series(cells, dtype=object), attribute)
     alone = [parse(pd.Series([cell], dtype=object), attribute) for cell in cells]

@@ -79,9 +79,7 @@ TABLES = [
 
 
 @pytest.mark.parametrize(("folder", "file", "rules", "every"), TABLES)
-def test_samples_of_real_tables_violate_as_in_a_self_join(
-    tmp_path: Path, folder: str, file: str, rules: str, every: int
-) -> None:
+def test_samples_of_real_tables_violate_as_in_a_self_join(tmp_path, folder, file, rules, every):
     path = DATA / folder / file
     if not path.exists() and os.environ.get("CI") != "true":
         pytest.skip("set CLOISTER_DATA to the folder of the real tables")

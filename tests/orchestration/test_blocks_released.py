@@ -163,9 +163,7 @@ def test_the_run_of_a_schedule_reads_the_month_before_the_time_it_was_due(
     assert open_ledger(Home.current()).releases()[0].request.blocks == ("2026-09",)
 
 
-def test_an_officer_registers_blocks_before_the_first_release(
-    stays, prefect_server, capsys
-) -> None:
+def test_an_officer_registers_blocks_before_the_first_release(stays, prefect_server, capsys):
     assert run(["spec", "check", "stays.yaml"]) == 0, capsys.readouterr().err  # without a block
     assert "stays" in capsys.readouterr().out
     add = ["dataset", "add", "stays", "--place", "stays.csv", "--reason", "register 13"]

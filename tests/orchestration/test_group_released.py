@@ -81,9 +81,7 @@ def test_the_price_of_a_group_is_that_of_its_rows_one_by_one(epsilon, rows) -> N
     assert group_cost(epsilon, Fraction(0), rows) == (whole, 0)
 
 
-def test_an_account_of_persons_is_charged_for_rows_by_group_privacy(
-    visits: Path, prefect_server, capsys
-) -> None:
+def test_an_account_of_persons_is_charged_for_rows_by_group_privacy(visits, prefect_server, capsys):
     add = ["dataset", "add", "visits", "--place", "visits.csv", "--unit", "key:person"]
     assert run([*add, "--reason", "register 12"]) == 0
     words = ["release", "visits.yaml", "--json", "--evaluate", "none"]

@@ -86,9 +86,7 @@ def films(folder: Path, prefect_server) -> Path:
 
 
 @pytest.mark.slow
-def test_links_hierarchies_and_pairs_of_rows_are_released(
-    films: Path, seeded_noise, capsys
-) -> None:
+def test_links_hierarchies_and_pairs_of_rows_are_released(films, seeded_noise, capsys):
     out = films / "out"
     words = ["release", "films.yaml", "--out", str(out), "--seed-sampling", "7"]
     words += ["--evaluate", "none"]

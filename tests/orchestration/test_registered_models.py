@@ -143,9 +143,7 @@ def test_a_copy_beside_its_approval_draws(copied: Path, public: Path, signer: Fi
         mlflow.pyfunc.load_model(str(copied))
 
 
-def test_an_approval_of_anything_else_is_none(
-    copied: Path, public: Path, signer: FileSigner, tmp_path: Path
-):
+def test_an_approval_of_anything_else_is_none(copied, public, signer, tmp_path):
     def refused(path: Path, said: str) -> None:
         shutil.copy(path, copied / "artifacts" / "approved.dsse.json")
         with pytest.raises(VerificationError, match=said):
@@ -165,9 +163,7 @@ def test_an_approval_of_anything_else_is_none(
         mlflow.pyfunc.load_model(str(copied), model_config={"house_key": other.key.pem})
 
 
-def test_an_approval_by_a_later_key_of_the_house_is_followed(
-    copied: Path, public: Path, signer: FileSigner, tmp_path: Path
-):
+def test_an_approval_by_a_later_key_of_the_house_is_followed(copied, public, signer, tmp_path):
     later, first = FileSigner.open(tmp_path / "later.pem"), Trust(signer.key)
     shutil.copy(decided(public, State.APPROVED, later), copied / "artifacts")
     trusts = [sign_trust(first, signer), sign_trust(first.with_house(later.key), signer, later)]
@@ -177,9 +173,7 @@ def test_an_approval_by_a_later_key_of_the_house_is_followed(
         assert mlflow.pyfunc.load_model(str(copied))
 
 
-def test_the_registered_model_holds_no_pickle_and_an_example_without_data(
-    tracker: Tracker, run: str, registered
-):
+def test_the_registered_model_holds_no_pickle_and_an_example_without_data(tracker, run, registered):
     (model,) = tracker.models(run)
     folder = Path(tracker.client.get_logged_model(model).artifact_location.removeprefix("file://"))
     names = {path.name for path in folder.rglob("*") if path.is_file()}

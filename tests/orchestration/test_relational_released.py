@@ -189,9 +189,7 @@ def _require_more_rows(release: str, folder: Path, capsys) -> None:
         (AGE, "    ignore: [age]\n", "no attribute besides keys"),
     ],
 )
-def test_what_has_no_plan_is_refused_before_a_charge(
-    clinic: Path, capsys, old: str, new: str, message: str
-) -> None:
+def test_what_has_no_plan_is_refused_before_a_charge(clinic, capsys, old, new, message):
     assert old in SPEC
     (clinic / "clinic.yaml").write_text(SPEC.replace(old, new), encoding="utf-8")
     assert run(["release", "clinic.yaml"]) == 2

@@ -79,9 +79,7 @@ def refusing() -> Iterator[str]:
 @pytest.mark.parametrize(
     "kind", ["silent", "refusing", "http://", "no url", "http://nobody.invalid/api"]
 )
-def test_a_server_that_does_not_answer_is_an_error_without_its_password(
-    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_does_not_answer_is_an_error_without_its_password(kind, request, monkeypatch):
     monkeypatch.setattr("cloister.tasks.stores.prefect_server._BUSY", 0.5)
     url = request.getfixturevalue(kind) if kind in ("silent", "refusing") else kind
     with pytest.raises(InputError, match="PREFECT_API_URL") as caught:

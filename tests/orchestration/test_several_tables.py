@@ -145,9 +145,7 @@ def rules(*constraints: str) -> str:
         ("visits.csv", "../nothing.csv", "does not exist"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_refused_before_a_charge(
-    clinic: Path, capsys, old: str, new: str, message: str
-) -> None:
+def test_what_does_not_go_together_is_refused_before_a_charge(clinic, capsys, old, new, message):
     assert old in SPEC
     (clinic / "clinic.yaml").write_text(SPEC.replace(old, new), encoding="utf-8")
     assert run(["release", "clinic.yaml"]) == 2
@@ -170,9 +168,7 @@ def charged() -> float:
 
 
 @pytest.mark.slow
-def test_rules_that_no_row_can_keep_leave_none_and_the_release_is_delivered(
-    clinic: Path, capsys
-) -> None:
+def test_rules_that_no_row_can_keep_leave_none_and_the_release_is_delivered(clinic, capsys):
     kept = rules(*(f"deny: \"visits.cost >= 0 and patients.sex = '{sex}'\"" for sex in "fm"))
     (clinic / "clinic.yaml").write_text(SPEC.replace("tables:\n", kept), encoding="utf-8")
     url = f"sqlite:///{clinic}/out.db"

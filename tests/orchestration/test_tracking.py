@@ -130,9 +130,7 @@ def test_spend_is_logged_per_stage_and_the_certificate_is_an_artifact(
     assert artifacts(tracker, run, "certificate") == {"certificate/certificate.yaml"}
 
 
-def test_measures_are_logged_without_numbers_of_real_rows(
-    tracker: Tracker, run: str, fitted, tmp_path: Path
-):
+def test_measures_are_logged_without_numbers_of_real_rows(tracker, run, fitted, tmp_path):
     table = fitted.model.sample(100, SamplingSource(3))
     violations = (Violations("a <b>", True, 987654, 0, 3.5, 0.0),)
     marginals = compare_marginals(table, table)
@@ -165,9 +163,7 @@ def test_a_dataset_is_named_with_a_keyed_digest_and_nothing_else(tracker: Tracke
     assert given.dataset.source == '{"kept": "in the private home"}'
 
 
-def test_what_is_recorded_again_takes_the_place_of_what_was(
-    tracker: Tracker, certificate: Certificate
-):
+def test_what_is_recorded_again_takes_the_place_of_what_was(tracker, certificate):
     run = tracker.begin("r-again00000", "small", "kamino")
     for _ in range(2):
         with tracker.stage(run, "train") as child:
@@ -187,9 +183,7 @@ def test_an_unusable_store_is_one_clear_error(tmp_path: Path):
 
 
 @pytest.mark.parametrize("scheme", ["http", "postgresql+psycopg"])
-def test_a_store_that_does_not_answer_is_named_without_its_password(
-    scheme: str, tmp_path: Path, monkeypatch
-):
+def test_a_store_that_does_not_answer_is_named_without_its_password(scheme, tmp_path, monkeypatch):
     """MLflow's client would ask it again for minutes."""
     monkeypatch.setattr("cloister.tasks.stores.mlflow_database.PATIENCE", 0.2)
     with silent_listener() as port, pytest.raises(StorageError) as caught:

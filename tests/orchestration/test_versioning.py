@@ -95,9 +95,7 @@ def test_a_release_has_three_pointers(pointers: Path, files: dict[str, Path]):
         assert out["md5"] == md5(files[name])
 
 
-def test_the_remote_holds_what_was_sent_and_not_the_input(
-    versions: Versions, pointers: Path, files: dict[str, Path]
-):
+def test_the_remote_holds_what_was_sent_and_not_the_input(versions, pointers, files):
     before = {path: path.read_bytes() for path in pointers.iterdir()}
     assert remote_files(versions) == set()
     for _ in range(2):
@@ -107,9 +105,7 @@ def test_the_remote_holds_what_was_sent_and_not_the_input(
     assert not (versions.folder / ".dvc" / "cache").exists()
 
 
-def test_a_file_that_its_pointer_does_not_know_is_not_sent(
-    versions: Versions, pointers: Path, files: dict[str, Path], place: Path
-):
+def test_a_file_that_its_pointer_does_not_know_is_not_sent(versions, pointers, files, place):
     altered, before = place / "altered.yaml", remote_files(versions)
     altered.write_text("another certificate\n")
     with pytest.raises(VerificationError, match="nothing was sent"):
@@ -178,9 +174,7 @@ def test_releases_at_once_wait_for_each_other(versions: Versions, files: dict[st
         assert [path.name for path in folder.iterdir()] == ["certificate.dvc"]
 
 
-def test_analytics_are_off_git_is_not_used_and_nothing_is_open_to_others(
-    versions: Versions, pointers: Path
-):
+def test_analytics_are_off_git_is_not_used_and_nothing_is_open_to_others(versions, pointers):
     config = (versions.folder / ".dvc" / "config").read_text()
     assert "analytics = false" in config
     assert "no_scm = True" in config

@@ -142,9 +142,7 @@ def test_noise_of_gradients(clip: float) -> None:
 
 
 @pytest.mark.parametrize("counts", [DiscreteLaplace(Fraction(1)), DiscreteGaussian(Fraction(3))])
-def test_cells_of_one_unit_pass_the_threshold_no_oftener_than_delta(
-    counts: DiscreteLaplace | DiscreteGaussian,
-) -> None:
+def test_cells_of_one_unit_pass_the_threshold_no_oftener_than_delta(counts):
     sparse = SparseHistogram(counts, Fraction(1, 200))
     released, _ = sparse.release(
         np.stack([np.arange(DRAWS), np.ones(DRAWS, dtype=np.int64)]), ROW, NoiseSource()

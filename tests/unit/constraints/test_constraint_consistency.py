@@ -131,9 +131,7 @@ def satisfiable(rules: list[DenialConstraint], rows: int) -> bool:
 
 @settings(max_examples=examples(150))
 @given(st.lists(small_rules(), min_size=1, max_size=4), st.sampled_from([1, 2]))
-def test_a_conflict_is_found_if_and_only_if_the_whole_domain_has_none_to_offer(
-    rules: list[DenialConstraint], rows: int
-) -> None:
+def test_a_conflict_is_found_if_and_only_if_the_whole_domain_has_none_to_offer(rules, rows):
     named = [DenialConstraint(f"c{i}", rule.predicates) for i, rule in enumerate(rules)]
     conflict = smallest_conflict(named, SMALL, rows)
     assert bool(conflict) != satisfiable(named, rows)

@@ -139,9 +139,7 @@ def test_the_split_of_real_rows_is_fixed_and_disjoint() -> None:
     assert np.array_equal(split.test.codes["id"], other.test.codes["id"])
 
 
-def test_good_synthetic_rows_teach_and_unrelated_ones_do_not(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_good_synthetic_rows_teach_and_unrelated_ones_do_not(capfd):
     split = TrainTestSplit.of(related(900, 0))
     rng = np.random.default_rng(2)
     permuted = {name: rng.permutation(codes) for name, codes in related(600, 3).codes.items()}

@@ -134,9 +134,7 @@ def test_known_joint_tables_are_fitted_without_error(dependent: float) -> None:
 
 @settings(max_examples=examples(60))
 @given(st.integers(0, 10_000), st.integers(1, 40), st.integers(1, 5), st.data())
-def test_each_row_refers_to_one_parent_and_no_degree_passes_its_bound(
-    seed: int, parents: int, most: int, data: st.DataObject
-) -> None:
+def test_each_row_refers_to_one_parent_and_no_degree_passes_its_bound(seed, parents, most, data):
     children = data.draw(st.integers(1, parents * most))
     rng = np.random.default_rng(seed)
     sides = [

@@ -30,9 +30,7 @@ USER, MOVIE = (TextKey(type="text", pattern=f"{letter}{{1..99}}") for letter in 
 
 @settings(max_examples=150)
 @given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 12), st.data())
-def test_links_are_made_distinct_with_their_left_ends_and_their_number(
-    seed: int, lefts: int, rights: int, data: st.DataObject
-) -> None:
+def test_links_are_made_distinct_with_their_left_ends_and_their_number(seed, lefts, rights, data):
     """As dense as a complete graph, where only augmenting paths help."""
     most = data.draw(st.integers(1, lefts))
     rng = np.random.default_rng(seed)

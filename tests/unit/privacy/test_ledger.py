@@ -90,9 +90,7 @@ def test_datasets_and_units_do_not_share_a_budget_and_are_refused_without_one(le
     assert [status.left for status in ledger.budgets()] == [0, 0, 0]
 
 
-def test_a_budget_takes_one_relation_a_spend_id_one_request_and_a_release_name_one_release(
-    ledger: Ledger,
-) -> None:
+def test_a_budget_takes_one_relation_a_spend_id_one_request_and_a_release_name_one_release(ledger):
     request = ask(epsilon="1/2")
     release = ledger.reserve(request, "flow").release.id
     with pytest.raises(InputError, match="one relation"):

@@ -160,9 +160,7 @@ def test_reordered_repeated_inserted_and_altered_entries_are_named(ledger: Ledge
         assert named([*before, changed[index], *after]) == [index + 2]
 
 
-def test_a_chain_rewritten_to_its_end_is_found_by_an_anchor_or_a_charge_above_its_budget(
-    ledger: Ledger,
-) -> None:
+def test_a_chain_rewritten_to_its_end_is_found_by_an_anchor_or_a_charge_above_its_budget(ledger):
     entries = ledger.entries()
     changed = forged(entries, 0, body={**entries[0].body, "by": "someone"})
     assert named(changed) == []

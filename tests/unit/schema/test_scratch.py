@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -85,9 +84,7 @@ def test_a_changed_byte_ends_the_reading() -> None:
         scratch.total(lambda part: part.codes["c0"])
 
 
-def test_a_full_disk_and_a_folder_that_cannot_be_written_say_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_and_a_folder_that_cannot_be_written_say_what_to_do(tmp_path, monkeypatch):
     with small_disk(tmp_path / "disk", kilobytes=64) as folder:
         monkeypatch.setattr(tempfile, "tempdir", str(folder))
         table = Table(domain_of(3), {"c0": np.zeros(200_000, dtype=np.uint8)})

@@ -87,9 +87,7 @@ def test_no_name_is_read_as_somebody_else(settings: dict[str, str]) -> None:
             identity(settings | {"CLOISTER_TOKEN": token})
 
 
-def test_claims_of_the_provider_name_their_subject_and_need_its_settings(
-    settings, tmp_path
-) -> None:
+def test_claims_of_the_provider_name_their_subject_and_need_its_settings(settings, tmp_path):
     settings |= {"CLOISTER_TOKEN": signed()}
     assert identity(settings) == f"anna (oidc {ISSUER})"
     for missing in ("ISSUER", "AUDIENCE", "KEYS"):
