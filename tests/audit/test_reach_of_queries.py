@@ -101,10 +101,7 @@ def other_lines_change_by_one(neighbours: Neighbours) -> Sensitivity:
 TOO_SMALL: dict[type, tuple[Callable[[Neighbours], object], Neighbours]] = {
     ConjunctionCounts: (one_count_a_pair, Neighbours(Relation.REPLACE_ONE)),
     RowCount: (lambda _: Sensitivity.box(1), Neighbours(Relation.REPLACE_ONE, 2)),
-    Entropies: (
-        lambda own: entropy_sensitivity(2, 40, 1.0, own),
-        Neighbours(Relation.REPLACE_ONE),
-    ),
+    Entropies: (lambda own: entropy_sensitivity(2, 40, 1.0, own), Neighbours(Relation.REPLACE_ONE)),
     ViolationMatrix: (other_lines_change_by_one, Neighbours(max_rows=2)),
     ConditionalScores: (lambda _: Fraction(1024**2), Neighbours()),
 }

@@ -174,12 +174,7 @@ def test_pass_rates_and_speed(data):
     for name, omega in {**OMEGAS, "8": 8, "7": 7}.items():
         low, high = (omega, omega) if isinstance(omega, int) else omega
         query = SeededCandidates(
-            model.network.network,
-            PrefixLengths(11 - high, 11 - low),
-            Fraction(2),
-            20_000,
-            NEVER,
-            1,
+            model.network.network, PrefixLengths(11 - high, 11 - low), Fraction(2), 20_000, NEVER, 1
         )
         counts = query.exact(seeds, NoiseSource())[:, -1]
         rates[name] = [float((counts >= k).mean()) for k in ks]

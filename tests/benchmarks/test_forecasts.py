@@ -37,12 +37,7 @@ ROWS = 10_000
 METHODS = ("mixture", "dpview+", "copula")
 EPSILONS = ("0.3", "1", "3")
 DELTA = Fraction(1, 10**6)
-REAL = {
-    "adult": "adult.csv",
-    "br2000": "br2000.csv",
-    "tax": "tax30k.csv",
-    "tpch": "tpch_order.csv",
-}
+REAL = {"adult": "adult.csv", "br2000": "br2000.csv", "tax": "tax30k.csv", "tpch": "tpch_order.csv"}
 KNOWN = {
     "census": partial(census, ROWS),
     "deliveries": deliveries,

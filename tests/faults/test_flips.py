@@ -253,8 +253,7 @@ def small(preloaded, released, tmp_path_factory) -> Live:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "seed",
-    [pytest.param(seed, marks=[pytest.mark.slow] * (seed >= FEW)) for seed in range(MORE)],
+    "seed", [pytest.param(seed, marks=[pytest.mark.slow] * (seed >= FEW)) for seed in range(MORE)]
 )
 def test_a_change_is_found_or_refused_or_read_by_nothing(
     preloaded, small: Live, seed: int, table, record_property

@@ -28,12 +28,7 @@ def race(
     return Counter(ending(pid) for pid in [child(racer) for _ in range(racers)])
 
 
-def race_for_the_last(
-    place: str,
-    racers: int,
-    child: Start,
-    ending: Callable[[int], int],
-) -> None:
+def race_for_the_last(place: str, racers: int, child: Start, ending: Callable[[int], int]) -> None:
     """Each requests a third of a budget of which two thirds and a bit are left."""
     ledger = Ledger.open(place)
     ledger.grant("adult", "row", 1, 0, "ever", "officer", "why")

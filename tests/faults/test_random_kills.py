@@ -153,8 +153,7 @@ def new_case(approved, tmp_path, postgres_schemas, write_world) -> Iterator[Call
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "seed",
-    [pytest.param(seed, marks=[pytest.mark.slow] * (seed != FEW)) for seed in range(CASES)],
+    "seed", [pytest.param(seed, marks=[pytest.mark.slow] * (seed != FEW)) for seed in range(CASES)]
 )
 def test_a_killed_command_is_ended_by_the_same_command(
     seed: int,

@@ -124,9 +124,7 @@ def test_blocks_that_share_rows_are_caught(tmp_path: Path, monkeypatch) -> None:
     """Of each block the month before is read as well."""
     rows_in_blocks, shared = parts._rows_in_blocks, ("2026-09", "2026-10")
     monkeypatch.setattr(
-        parts,
-        "_rows_in_blocks",
-        lambda rows, spec: rows_in_blocks(rows, spec.of_blocks(shared)),
+        parts, "_rows_in_blocks", lambda rows, spec: rows_in_blocks(rows, spec.of_blocks(shared))
     )
     rows = [("2026-09-30", "a", 1, 1), ("2026-10-01", "b", 2, 2)]
     spec = spec_in(tmp_path, "csv", "date", "row", "drop")

@@ -140,10 +140,7 @@ LEAST_DRAWN = 1 / 5
 @pytest.mark.parametrize("most", [5, pytest.param(30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("ways", "rows"),
-    [
-        ([in_supports], 150),
-        ([row_by_row, lambda *case: row_by_row(*case, 300)], 60),
-    ],
+    [([in_supports], 150), ([row_by_row, lambda *case: row_by_row(*case, 300)], 60)],
     ids=["in supports", "one after the other"],
 )
 def test_drawn_rows_keep_every_hard_constraint(ways, rows, most):

@@ -49,10 +49,7 @@ def test_values_that_are_much_alike_gain_most(shape):
     assert errors.mean() < 0.6 * plain.mean()
 
 
-@given(
-    st.lists(st.floats(-1e4, 1e5), min_size=2, max_size=60),
-    st.floats(0.5, 1e3),
-)
+@given(st.lists(st.floats(-1e4, 1e5), min_size=2, max_size=60), st.floats(0.5, 1e3))
 def test_expected_counts_keep_the_order_and_the_range_of_noisy_ones(noisy, deviation):
     counts = np.array(noisy)
     means = expected_counts(counts, deviation)

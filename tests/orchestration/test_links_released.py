@@ -67,9 +67,7 @@ def films(folder: Path, prefect_server) -> Path:
     links = pd.DataFrame({"u": rng.integers(0, 750, 2500)})
     liked = np.where(rng.random(2500) < 0.9, young[links["u"]], rng.random(2500) < 0.5)
     links["m"] = np.where(
-        liked,
-        rng.choice(np.flatnonzero(cartoon), 2500),
-        rng.choice(np.flatnonzero(~cartoon), 2500),
+        liked, rng.choice(np.flatnonzero(cartoon), 2500), rng.choice(np.flatnonzero(~cartoon), 2500)
     )
     links = links.drop_duplicates()
     holders = rng.permutation(750)[:500]

@@ -21,10 +21,7 @@ RULES = """constraints:
   - {name: alike, deny: "t1.capital = t2.capital and t1.member != t2.member",
      soft: {rate: 10 %, provenance: yearbook of 2020}}
 """
-SPEC_KEYS = [
-    "options: {view_width: 3}",
-    "options: {view_width: 2, linking: matching, parts: 4}",
-]
+SPEC_KEYS = ["options: {view_width: 3}", "options: {view_width: 2, linking: matching, parts: 4}"]
 
 
 @pytest.fixture

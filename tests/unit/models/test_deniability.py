@@ -50,10 +50,7 @@ ATTRIBUTES = {
     "age": Integer(type="integer", min=0, max=99, bins=10),
     "wage": Integer(type="integer", min=0, max=500, bins=25, special=[0], nullable=True),
 }
-HARD = (
-    dependency("town", ["town"], "state"),
-    parse_denial("t.age < 18 and t.wage > 100", "young"),
-)
+HARD = (dependency("town", ["town"], "state"), parse_denial("t.age < 18 and t.wage > 100", "young"))
 
 
 def people(rows=ROWS):
@@ -119,8 +116,7 @@ def test_records_beyond_the_budget_are_refused_with_the_number_that_fits():
 
 
 @pytest.mark.parametrize(
-    ("rows", "delta", "most"),
-    [(32_561, "1e-6", 162), (10_000_000, "1e-9", 3_230_441)],
+    ("rows", "delta", "most"), [(32_561, "1e-6", 162), (10_000_000, "1e-9", 3_230_441)]
 )
 def test_the_most_records_of_a_budget_are_those_of_the_documents(rows, delta, most):
     task, budget = task_of(rows, wanted_rows=10**7), Budget(Fraction(1), Fraction(delta))

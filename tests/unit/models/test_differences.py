@@ -113,11 +113,7 @@ BORN = DAY | {"min": "1920-01-01"}
     ("attributes", "rules", "moved"),
     [
         ({"a": DAY, "b": DAY, "c": DAY}, ("t.a > t.b", "t.b > t.c"), ["c", "b"]),
-        (
-            {"a": DAY, "b": DAY, "c": COUNT},
-            ("t.a > t.b", "t.b = '2020-03-01' and t.c > 9"),
-            ["a"],
-        ),
+        ({"a": DAY, "b": DAY, "c": COUNT}, ("t.a > t.b", "t.b = '2020-03-01' and t.c > 9"), ["a"]),
         ({"a": CLAIMED | {"special": [0]}, "b": CLAIMED}, ("t.a > t.b",), ["a"]),
         ({"a": BORN, "b": DAY}, ("t.a > t.b",), ["a"]),
     ],

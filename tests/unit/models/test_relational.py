@@ -100,9 +100,7 @@ def test_rounding_keeps_the_sum_and_the_expectation() -> None:
     assert np.abs(draws.mean(0) - weights).max() < 6 * 0.5 / np.sqrt(20_000)
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 4), st.floats(-2, 2)), min_size=1, max_size=6),
-)
+@given(st.lists(st.tuples(st.integers(1, 4), st.floats(-2, 2)), min_size=1, max_size=6))
 def test_the_projection_over_profiles_is_that_over_rows(rows: list[tuple[int, float]]) -> None:
     """Brute force: the same simplex over single rows, by bisection."""
     counts = np.array([count for count, _ in rows], dtype=float)

@@ -43,10 +43,7 @@ LINKS = Schema(
     ("users", "movies", "ratings"),
 )
 CHILDREN = Schema(
-    {
-        "users": TABLES["users"],
-        "visits": Domain.of({"user": USER, "kind": KIND}, Path()),
-    },
+    {"users": TABLES["users"], "visits": Domain.of({"user": USER, "kind": KIND}, Path())},
     (ForeignKey("visits", "user", "users", "id", 3),),
     ("users",),
 )

@@ -36,11 +36,7 @@ class Surprise(Event):
 
 
 def test_an_unknown_event_or_relation_and_a_delta_out_of_range_are_refused() -> None:
-    hidden = (
-        Surprise(),
-        compose(COUNTS, Surprise()),
-        Parallel((COUNTS, repeat(Surprise(), 3))),
-    )
+    hidden = (Surprise(), compose(COUNTS, Surprise()), Parallel((COUNTS, repeat(Surprise(), 3))))
     for event in hidden:
         with pytest.raises(UnsupportedEvent, match="Surprise"):
             epsilon(event, 1e-6, "add_remove")

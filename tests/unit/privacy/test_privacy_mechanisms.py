@@ -105,11 +105,7 @@ def test_event_and_noise_come_from_the_same_field() -> None:
 
 @pytest.mark.parametrize(
     ("sampler", "arguments"),
-    [
-        (insecure_gaussian, (1.0, 3)),
-        (insecure_laplace, (1.0, 3)),
-        (insecure_exponentials, (3,)),
-    ],
+    [(insecure_gaussian, (1.0, 3)), (insecure_laplace, (1.0, 3)), (insecure_exponentials, (3,))],
 )
 def test_repeatable_samplers_refuse_a_secure_source(sampler, arguments) -> None:
     with pytest.raises(PrivacyError, match="repeatable"):
