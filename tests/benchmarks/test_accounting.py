@@ -11,16 +11,9 @@ from functools import partial, reduce
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
+from cloister.privacy import events
 from cloister.privacy.accounting.accountants import _spend, spend
 from cloister.privacy.accounting.divergences import _grid_losses, _losses_of
-from cloister.privacy.events import (
-    Event,
-    GaussianCounts,
-    LaplaceCounts,
-    SampledGaussian,
-    Sensitivity,
-    compose,
-)
 
 pytestmark = pytest.mark.benchmark
 
@@ -33,7 +26,7 @@ REPEATS = 3
 LOOSER = 3e-4
 
 Losses = pld.PrivacyLossDistribution
-ROW = Sensitivity.partition("add_remove")
+ROW = events.Sensitivity.partition("add_remove")
 SCALES = [Fraction(40 + place, 10) for place in range(30)]
 EPSILONS = [Fraction(50 + place, 1000) for place in range(30)]
 
@@ -56,23 +49,23 @@ def mixed(grid: float) -> Losses:
     )
 
 
-CASES: dict[str, tuple[Event, Callable[[float], Losses]]] = {
+CASES: dict[str, tuple[events.Event, Callable[[float], Losses]]] = {
     "1,000 steps, rate 0.01, noise 1": (
-        SampledGaussian(Fraction(1, 100), Fraction(1), 1000),
+        events.SampledGaussian(Fraction(1, 100), Fraction(1), 1000),
         partial(training, 0.01, 1.0, 1000),
     ),
     "1,000 steps, rate 1e-5, noise 0.5": (
-        SampledGaussian(Fraction(1, 10**5), Fraction(1, 2), 1000),
+        events.SampledGaussian(Fraction(1, 10**5), Fraction(1, 2), 1000),
         partial(training, 1e-5, 0.5, 1000),
     ),
     "100 Gaussians, noise 5": (
-        SampledGaussian(Fraction(1), Fraction(5), 100),
+        events.SampledGaussian(Fraction(1), Fraction(5), 100),
         partial(training, 1.0, 5.0, 100),
     ),
     "30 discrete Gaussians and 30 Laplace, all different": (
-        compose(
-            *(GaussianCounts(scale, ROW) for scale in SCALES),
-            *(LaplaceCounts(each, ROW) for each in EPSILONS),
+        events.compose(
+            *(events.GaussianCounts(scale, ROW) for scale in SCALES),
+            *(events.LaplaceCounts(each, ROW) for each in EPSILONS),
         ),
         mixed,
     ),
@@ -92,7 +85,7 @@ def test_loss_distributions_are_as_tight_as_those_of_dp_accounting_in_less_time(
     assert seconds < longest
 
 
-def epsilon(event: Event) -> float:
+def epsilon(event: events.Event) -> float:
     """The epsilon by loss distributions, computed anew: other accountants keep their caches."""
     _spend.cache_clear()
     _grid_losses.cache_clear()

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from cloister.errors import CloisterError, NotPermitted, VerificationError
 from cloister.flows.cli.app import main
+from cloister.privacy import signing
 from cloister.privacy.certificate.approval import require_approved
 from cloister.privacy.certificate.certificate import read_certificate
 from cloister.privacy.certificate.manifest import (
@@ -24,16 +25,6 @@ from cloister.privacy.certificate.manifest import (
     statement_name,
 )
 from cloister.privacy.ledger import State
-from cloister.privacy.signing import (
-    FileSigner,
-    PublicKey,
-    folder_digests,
-    make_statement,
-    read_envelope,
-    read_statement,
-    sign,
-    write_envelope,
-)
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.identity import identity
 from cloister.tasks.ledger.keys import house_signer
@@ -61,7 +52,7 @@ def run(*words: object) -> int:
 
 
 @pytest.fixture
-def people(home: Home, tmp_path: Path, capsys) -> dict[str, FileSigner]:
+def people(home: Home, tmp_path: Path, capsys) -> dict[str, signing.FileSigner]:
     """Three officers with a key each, of whom two must sign; the first is who runs this."""
     (tmp_path / "keys").mkdir(mode=0o700)
     signers = {}
@@ -73,7 +64,7 @@ def people(home: Home, tmp_path: Path, capsys) -> dict[str, FileSigner]:
         acts = identity() if name == "anna" else name
         given = ("--role", "officer", "--identity", acts, "--key", public, "--reason", "mandate")
         assert run("people", "set", name, *given) == 0
-        signers[name] = FileSigner.open(private)
+        signers[name] = signing.FileSigner.open(private)
     assert (
         run("rules", "set", "--approvals", "officer=2", "--signed-approvals", "--reason", "p7") == 0
     )
@@ -81,7 +72,7 @@ def people(home: Home, tmp_path: Path, capsys) -> dict[str, FileSigner]:
     return signers
 
 
-def approve(home: Home, release: str, signer: FileSigner, by: str | None = None) -> str:
+def approve(home: Home, release: str, signer: signing.FileSigner, by: str | None = None) -> str:
     name = signer.path.stem
     acts = by or (identity() if name == "anna" else name)
     return move_release(home, release, "approved", acts, f"{name} read it", str(signer.path))
@@ -115,7 +106,7 @@ def test_two_of_three_officers_approve_by_their_keys_and_a_stock_verifier_counts
         envelope.verify([stock_key(house_signer(home).key)], threshold=1)
 
 
-def stock_key(key: PublicKey) -> SSlibKey:
+def stock_key(key: signing.PublicKey) -> SSlibKey:
     return SSlibKey.from_crypto(load_pem_public_key(key.pem.encode()), keyid=key.id)
 
 
@@ -177,7 +168,7 @@ def test_nobody_approves_without_a_key_of_their_own_that_is_not_revoked(home, pe
         approve(home, released.id, people["ben"])
     people["ben"].path.unlink()
     assert run("keys", "make", people["ben"].path) == 0
-    new = FileSigner.open(people["ben"].path)
+    new = signing.FileSigner.open(people["ben"].path)
     pub = people["ben"].path.with_suffix(".pub")
     pub.write_text(new.key.pem)
     assert run("people", "set", "ben", "--key", pub, "--reason", "a new laptop") == 0
@@ -247,7 +238,7 @@ def test_the_first_of_two_approvals_is_told_with_who_and_why(
     assert "ben: token issued (valid until 20" in said
 
 
-def forged(public: Path, folder: Path, thief: FileSigner) -> Path:
+def forged(public: Path, folder: Path, thief: signing.FileSigner) -> Path:
     """Other rows under a certificate, a manifest and statements that were all made anew."""
     shutil.copytree(public, folder)
     table = folder / "synthetic.parquet"
@@ -266,9 +257,11 @@ def forged(public: Path, folder: Path, thief: FileSigner) -> Path:
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
     for state in (State.CANDIDATE, State.APPROVED):
         path = folder / statement_name(state)
-        facts = read_statement(read_envelope(path)).facts(RELEASE_TYPE)
-        payload = make_statement(folder_digests(folder, STATEMENTS), RELEASE_TYPE, facts)
-        write_envelope(path, sign(payload, thief), replace=True)
+        facts = signing.read_statement(signing.read_envelope(path)).facts(RELEASE_TYPE)
+        payload = signing.make_statement(
+            signing.folder_digests(folder, STATEMENTS), RELEASE_TYPE, facts
+        )
+        signing.write_envelope(path, signing.sign(payload, thief), replace=True)
     return folder
 
 
@@ -277,7 +270,7 @@ def test_a_stolen_key_of_the_house_forges_neither_a_folder_nor_a_model(
 ):
     (tmp_path / "stolen").mkdir(mode=0o700)
     shutil.copy(home.folder / "signing" / "house.pem", tmp_path / "stolen" / "house.pem")
-    thief = FileSigner.open(tmp_path / "stolen" / "house.pem")
+    thief = signing.FileSigner.open(tmp_path / "stolen" / "house.pem")
     move_release(home, released.id, "approved", "officer", "why")
     assert run("keys", "rotate", "--reason", "the key was copied") == 0
     (tmp_path / "stolen" / "house.pub").write_text(thief.key.pem)

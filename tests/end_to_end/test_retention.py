@@ -22,13 +22,7 @@ from cloister.privacy.ledger.governance import record_deletions
 from cloister.tasks.data.sources import kept_frame
 from cloister.tasks.home.files import write_json
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger.access import (
-    existing_ledger,
-    export_ledger,
-    open_ledger,
-    release_of,
-    restore_ledger,
-)
+from cloister.tasks.ledger import access
 from cloister.tasks.release import retention
 from cloister.tasks.release.retention import delete_due, holdings, leftovers
 from cloister.tasks.release.verify import verify_records
@@ -122,7 +116,7 @@ def test_of_a_candidate_all_stays(home, released):
     assert run(["retention", "run"]) == 0
     assert set(held(home)) == {"source", "measures", "journal", "models"}
     changed = {path for path, content in before.items() if not path.exists()}
-    assert not changed and len(existing_ledger(home).release(released.id).deletions) == 0
+    assert not changed and len(access.existing_ledger(home).release(released.id).deletions) == 0
 
 
 @pytest.mark.parametrize("move", ["reject", pytest.param("withdraw", marks=pytest.mark.slow)])
@@ -174,12 +168,12 @@ def held_home(request, home, tmp_path, monkeypatch) -> Iterator[Home]:
     if request.param == "sqlite":
         yield home
         return
-    export_ledger(home, tmp_path / "ledger.jsonl")
+    access.export_ledger(home, tmp_path / "ledger.jsonl")
     for path in home.folder.glob("ledger.db*"):
         path.unlink()
     with schema() as url:
         monkeypatch.setenv("CLOISTER_LEDGER", url)
-        restore_ledger(Home.current(), tmp_path / "ledger.jsonl")
+        access.restore_ledger(Home.current(), tmp_path / "ledger.jsonl")
         yield Home.current()
 
 
@@ -188,7 +182,7 @@ def held_home(request, home, tmp_path, monkeypatch) -> Iterator[Home]:
 )
 def test_what_a_kill_left_of_a_deletion_is_named_and_ended(held_home, released, monkeypatch, step):
     home = held_home
-    ledger = open_ledger(home)
+    ledger = access.open_ledger(home)
     with monkeypatch.context() as patch:
         patch.setattr(review, "_delete_due", lambda *_: None)
         decide("approve", released.id)
@@ -239,18 +233,18 @@ def test_what_is_back_from_a_backup_is_named(home, released, tmp_path):
 
 def test_a_list_that_was_altered_stops_a_deletion_before_its_entry(home, released, capsys):
     path = home.release(released.id) / "kept.json"
-    open_ledger(home).advance(released.id, State.APPROVED, "officer", "why")
+    access.open_ledger(home).advance(released.id, State.APPROVED, "officer", "why")
     path.write_text(path.read_text().replace("internal/evaluation", "internal/evaluatiom"))
-    entries = existing_ledger(home).entries()
+    entries = access.existing_ledger(home).entries()
     assert run(["retention", "run"]) == 1
     assert "nothing of release" in capsys.readouterr().err
-    assert existing_ledger(home).entries() == entries
+    assert access.existing_ledger(home).entries() == entries
     assert home.journal(released.id).exists()
 
 
 @pytest.mark.parametrize("place", ["releases/{}/public", "key", "releases/r-0/internal", "end"])
 def test_an_entry_of_whoever_writes_the_ledger_deletes_nothing_else(home, released, place):
-    ledger = open_ledger(home)
+    ledger = access.open_ledger(home)
     ledger.advance(released.id, State.APPROVED, "officer", "why")
     named = place.format(released.id)
     (home.release("r-0") / "internal").mkdir(parents=True)
@@ -265,9 +259,9 @@ def test_an_entry_of_whoever_writes_the_ledger_deletes_nothing_else(home, releas
 @pytest.mark.slow
 def test_a_model_stays_while_an_unfinished_release_uses_its_numbers(home, released, monkeypatch):
     decide("approve", released.id)
-    request = release_of(home, released.id).request
+    request = access.release_of(home, released.id).request
     body = {**request.body, "spend_id": "other", "release": "r-1111111111"}
-    pending = open_ledger(home).reserve(type(request).from_body(body), "engineer").release.id
+    pending = access.open_ledger(home).reserve(type(request).from_body(body), "engineer").release.id
     for prior in (None, {"prior": released.id}):  # its request is not written yet; then it is
         if prior:
             write_json(home.release(pending) / "order.json", prior)
@@ -308,9 +302,9 @@ def test_commands_say_what_is_held_and_what_was_deleted(
     assert {(each["kind"], each["goes"]) for each in shown} == {
         (kind, "until it is decided") for kind in ("source", "measures", "journal", "models")
     }
-    open_ledger(home).advance(released.id, State.REJECTED, "officer", "why")
+    access.open_ledger(home).advance(released.id, State.REJECTED, "officer", "why")
     times = {each["goes"] for each in cloister("retention", "show")["holdings"]}
-    assert times == {release_of(home, released.id).steps[-1].time}
+    assert times == {access.release_of(home, released.id).steps[-1].time}
     with monkeypatch.context() as patch:
         shows = "cloister.flows.cli.retention.show_table"
         patch.setattr(shows, lambda *shown: tables.append(shown))

@@ -16,14 +16,7 @@ from cloister.privacy.ledger import Account, BudgetGrant, Ledger, Opening
 from cloister.privacy.ledger.books import GRANTED
 from cloister.privacy.ledger.guards import TABLE
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger.access import (
-    all_places,
-    export_ledger,
-    open_ledger,
-    opening_of,
-    restore_ledger,
-    with_all_places,
-)
+from cloister.tasks.ledger import access
 from cloister.tasks.ledger.budgets import budget_history, grant_budget, open_account
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import public_context_of, resolve
@@ -120,10 +113,10 @@ def test_a_link_to_data_of_another_account_is_that_data(home: Home, tmp_path: Pa
     os.link(data, link)
     registered = ("row", "add_remove", [str(data)], "officer", "why")
     open_account(home, "visits", *registered)
-    before = open_ledger(home).entries()
+    before = access.open_ledger(home).entries()
     with pytest.raises(InputError, match="account: visits"):
         open_account(home, "second", "row", "add_remove", [str(link)], "officer", "why")
-    assert open_ledger(home).entries() == before
+    assert access.open_ledger(home).entries() == before
     open_account(home, "visits", "row", "add_remove", [str(link)], "officer", "why")
 
 
@@ -149,10 +142,10 @@ def test_a_table_of_a_database_has_one_budget_however_it_is_named(
         path, source = tmp_path / f"{number}.yaml", f"url: '{place[0]}', table: {place[1]}"
         declared = text.replace(f"path: {tmp_path}/world.csv", source)
         path.write_text(declared.replace("name: world", f"name: n{number}"))
-        request, ledger = resolve(ReleaseRequest(spec=path)), open_ledger(home)
+        request, ledger = resolve(ReleaseRequest(spec=path)), access.open_ledger(home)
         context = public_context_of(request)
-        declared = opening_of(request, context, home)
-        opened = with_all_places(declared, ledger.books(), request, context)
+        declared = access.opening_of(request, context, home)
+        opened = access.with_all_places(declared, ledger.books(), request, context)
         ledger.reserve(ask(f"n{number}"), "flow", opened)
 
     for number, (first, *others) in enumerate(same):
@@ -160,17 +153,17 @@ def test_a_table_of_a_database_has_one_budget_however_it_is_named(
         for other in others:
             with pytest.raises(InputError, match=f"account: n{number} "):
                 charge(number + 100, other)
-    assert open_ledger(home).verify() == []
+    assert access.open_ledger(home).verify() == []
 
 
 def test_places_of_an_earlier_version_that_share_files_stay(home: Home, tmp_path: Path) -> None:
     (tmp_path / "2026-01.csv").write_text("a")
-    ledger, second = open_ledger(home), opening("second", f"{tmp_path}/*-01.csv")
+    ledger, second = access.open_ledger(home), opening("second", f"{tmp_path}/*-01.csv")
     with pytest.MonkeyPatch.context() as earlier:
         earlier.setattr(Account, "overlaps", Account.holds)
         ledger.reserve(ask("first"), "flow", opening("first", f"{tmp_path}/2026-*.csv"))
         ledger.reserve(ask("second"), "flow", second)
-    assert all_places(ledger.books(), second.account) == second.account
+    assert access.all_places(ledger.books(), second.account) == second.account
 
 
 @pytest.mark.parametrize("asked", [{"unit": "key:person"}, {"relation": "replace_one"}])
@@ -280,7 +273,7 @@ def test_nothing_is_charged_to_a_ledger_whose_guards_were_dropped(place: str) ->
 def home(place: str, tmp_path: Path) -> Home:
     """A home whose ledger is on either database, with one charged release."""
     home = Home.current({"CLOISTER_HOME": str(tmp_path / "home"), "CLOISTER_LEDGER": place})
-    release = open_ledger(home).reserve(ask(), "flow", opening()).release
+    release = access.open_ledger(home).reserve(ask(), "flow", opening()).release
     home.release(release.id).mkdir(parents=True)
     return home
 
@@ -301,34 +294,34 @@ def emptied(home: Home) -> None:
 @on_both
 def test_a_home_whose_ledger_is_gone_charges_nothing_until_it_is_restored(home, tmp_path) -> None:
     export = tmp_path / "ledger.jsonl"
-    export_ledger(home, export)
-    entries = open_ledger(home).entries()
+    access.export_ledger(home, export)
+    entries = access.open_ledger(home).entries()
     emptied(home)
     with pytest.raises(StorageError, match="cloister ledger restore"):
-        open_ledger(home).reserve(ask(), "flow", opening())
-    assert restore_ledger(home, export) == entries[-1].anchor
-    assert open_ledger(home).entries() == entries
-    assert open_ledger(home).verify() == []
+        access.open_ledger(home).reserve(ask(), "flow", opening())
+    assert access.restore_ledger(home, export) == entries[-1].anchor
+    assert access.open_ledger(home).entries() == entries
+    assert access.open_ledger(home).verify() == []
     with pytest.raises(StorageError, match="holds entries"):
-        restore_ledger(home, export)
+        access.restore_ledger(home, export)
 
 
 def test_an_export_that_lacks_what_this_home_wrote_is_not_restored(home, tmp_path) -> None:
     export, end = tmp_path / "ledger.jsonl", home.end.read_text()
-    export_ledger(home, export)
-    open_ledger(home).reserve(ask(), "flow", opening())
+    access.export_ledger(home, export)
+    access.open_ledger(home).reserve(ask(), "flow", opening())
     later = home.end.read_text()
     assert later != end
     emptied(home)
     home.end.write_text(later)
     with pytest.raises(VerificationError, match="is missing"):
-        restore_ledger(home, export)
+        access.restore_ledger(home, export)
 
 
 def test_nothing_is_added_to_a_ledger_whose_end_was_cut_off(home: Home) -> None:
     home.end.write_text(f"9:{'ab' * 32}\n")
     with pytest.raises(VerificationError, match="does not hold entry 9"):
-        open_ledger(home).reserve(ask(), "flow", opening())
+        access.open_ledger(home).reserve(ask(), "flow", opening())
 
 
 def test_an_unusual_grant_is_asked_about_and_each_is_in_the_history(home: Home) -> None:
@@ -336,7 +329,9 @@ def test_an_unusual_grant_is_asked_about_and_each_is_in_the_history(home: Home) 
         budget = BudgetGrant.of(name, "row", epsilon, "1e-4", "year")  # type: ignore[arg-type]
         grant_budget(home, budget, "officer", "policy 7", confirmed=confirmed)
 
-    open_ledger(home).spend(open_ledger(home).releases()[0].id, "flow", "journal", "data")
+    access.open_ledger(home).spend(
+        access.open_ledger(home).releases()[0].id, "flow", "journal", "data"
+    )
     with pytest.raises(InputError, match="did you mean 'adult'"):
         grant(5, "adlut")
     with pytest.raises(InputError, match="more than 10 times the 3"):

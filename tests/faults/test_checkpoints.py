@@ -11,22 +11,12 @@ from ledger_requests import ask
 from two_databases import on_both
 
 from cloister.errors import VerificationError
-from cloister.privacy.ledger import Account, BudgetGrant, Ledger, Opening, Person, State
+from cloister.privacy.ledger import Account, BudgetGrant, Ledger, Opening, Person, State, governance
 from cloister.privacy.ledger import checkpoints as checkpoints_module
 from cloister.privacy.ledger import ledger as ledger_module
 from cloister.privacy.ledger.accounts import BlockScheme
 from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.checkpoints import CheckpointFile, LedgerSnapshot
-from cloister.privacy.ledger.governance import (
-    allow_run,
-    change_person,
-    change_rules,
-    confirm,
-    record_deletions,
-    refuse,
-    revoke,
-    trust,
-)
 from cloister.privacy.ledger.leases import Owner
 from cloister.privacy.ledger.records import JournalState, Mark
 from cloister.privacy.signing import FileSigner
@@ -103,23 +93,27 @@ def write_all_kinds(ledger: Ledger, folder: Path) -> None:
     """Entries of every kind."""
     for name in ("anna", "ben"):
         officer = Person(name, ("officer", "engineer"), (name,))
-        change_person(ledger, name, lambda _, officer=officer: officer, "anna", "mandate")
+        governance.change_person(
+            ledger, name, lambda _, officer=officer: officer, "anna", "mandate"
+        )
     other = FileSigner.open(folder / "other.pem").key
-    trust(ledger, other, "anna", "second site")
-    revoke(ledger, other, "anna", "closed")
+    governance.trust(ledger, other, "anna", "second site")
+    governance.revoke(ledger, other, "anna", "closed")
     for places in (("/data/1.csv",), ("/data/1.csv", "/data/2.csv")):
         ledger.open_account(Account("adult", "row", "add_remove", places), "anna", "register")
     ledger.grant("adult", "row", 10, "1e-4", "year", "anna", "policy")
     ledger.grant("adult", "row", "19/2", "1e-4", "month", "anna", "policy")
-    change_rules(ledger, "adult", lambda rules: replace(rules, refusals=2), "anna", "policy")
+    governance.change_rules(
+        ledger, "adult", lambda rules: replace(rules, refusals=2), "anna", "policy"
+    )
     approved, returned, withdrawn, *refused = (
         ledger.reserve(ask(epsilon=f"1/{number}", delta="1e-6"), "ben").release.id
         for number in (2, 3, 7, 9, 11)
     )
     ledger.advance(returned, State.REFUNDED, "ben", "not needed")
     for release in refused:
-        refuse(ledger, release, "ben")
-    allow_run(ledger, "adult", "anna", "corrected")
+        governance.refuse(ledger, release, "ben")
+    governance.allow_run(ledger, "adult", "anna", "corrected")
     ledger.spend(approved, "ben", "journal", "data")
     begin = Mark(0, "ab" * 32, "cd" * 16)
     journal = JournalState(begin, False, frozenset([begin.digest]))
@@ -130,20 +124,24 @@ def write_all_kinds(ledger: Ledger, folder: Path) -> None:
     ledger.spend(withdrawn, "ben", "journal-2", "data")
     ledger.advance(withdrawn, State.WITHDRAWN, "anna", "not needed")
     asked = {"approvals": {"officer": 2}, "second_officer": True}
-    change_rules(ledger, "adult", lambda rules: replace(rules, **asked), "anna", "policy")
+    governance.change_rules(
+        ledger, "adult", lambda rules: replace(rules, **asked), "anna", "policy"
+    )
     for name in ("anna", "ben"):
         ledger.advance(approved, State.APPROVED, name, "fine")
     ledger.sign(approved, "anna", "34" * 32)
     kinds = {"journal": {f"journals/{approved}": "ab" * 32}}
-    record_deletions(ledger, {approved: {"kinds": kinds, "listed": "cd" * 32}}, "anna", "decided")
+    governance.record_deletions(
+        ledger, {approved: {"kinds": kinds, "listed": "cd" * 32}}, "anna", "decided"
+    )
     growing = Account("growing", "row", "add_remove", (), BlockScheme("day", "date", "month"))
     ledger.open_account(growing, "anna", "register")
     for epsilon in (8, 7):
         ledger.grant("adult", "row", epsilon, "1e-4", "month", "anna", "policy")
-    confirm(ledger, min(ledger.books().house.proposals), "ben", "agreed")
+    governance.confirm(ledger, min(ledger.books().house.proposals), "ben", "agreed")
     opening = Opening(growing, BudgetGrant.of("growing", "row", 1, 0, "year"), "declared")
     ledger.grant("growing", "row", 1, 0, "year", "anna", "policy")
-    confirm(ledger, max(ledger.books().house.proposals), "ben", "agreed")
+    governance.confirm(ledger, max(ledger.books().house.proposals), "ben", "agreed")
     ledger.reserve(ask("growing", blocks=("2026-01", "2026-02")), "ben", opening)
 
 

@@ -15,13 +15,8 @@ from cloister.privacy.ledger import Ledger
 from cloister.tasks.data.sources import TablesSource
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.identity import identity
+from cloister.tasks.ledger import fingerprints
 from cloister.tasks.ledger.access import export_ledger, open_ledger
-from cloister.tasks.ledger.fingerprints import (
-    accounts_of_same_data,
-    equal_data,
-    require_seen,
-    seal_fingerprint,
-)
 from cloister.tasks.ledger.people import set_roles
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import resolve
@@ -38,7 +33,7 @@ def spent(home: Home, account: str, fingerprint: str) -> int:
     ledger = open_ledger(home)
     ledger.grant(account, "row", 9, 0, "ever", "officer", "why")
     release = ledger.reserve(ask(account), "flow").release.id
-    sealed = seal_fingerprint(fingerprint, home.fingerprint_key())
+    sealed = fingerprints.seal_fingerprint(fingerprint, home.fingerprint_key())
     ledger.spend(release, "flow", "journal", "data", sealed)
     return ledger.anchor().seq  # type: ignore[union-attr]
 
@@ -48,7 +43,7 @@ def test_an_officer_is_told_which_accounts_read_the_same_data(tmp_path: Path, pl
     first = spent(home, "adult", EQUAL)
     spent(home, "visits", OTHER)
     second = spent(home, "copy", EQUAL)
-    assert equal_data(home) == {
+    assert fingerprints.equal_data(home) == {
         "adult": [f"the same data as copy (entry {second})"],
         "copy": [f"the same data as adult (entry {first})"],
     }
@@ -61,10 +56,10 @@ def test_homes_on_one_ledger_compare_their_data_if_they_have_the_same_key(tmp_pa
     two.prepare()
     (two.folder / "fingerprint.key").write_bytes(one.fingerprint_key())
     spent(two, "copy", EQUAL)
-    assert equal_data(two)["copy"] == [f"the same data as adult (entry {entry})"]
+    assert fingerprints.equal_data(two)["copy"] == [f"the same data as adult (entry {entry})"]
     apart = home_at(tmp_path / "apart", place)
     spent(apart, "third", EQUAL)
-    assert equal_data(two)["third"] == [
+    assert fingerprints.equal_data(two)["third"] == [
         "read under another fingerprint.key, and not compared with others"
     ]
 
@@ -75,10 +70,10 @@ def test_nobody_but_an_officer_is_told(tmp_path: Path, place: str, role: str, ca
     spent(home, "adult", EQUAL)
     spent(home, "copy", EQUAL)
     set_roles(home, "me", ("officer",), (identity(),), None, identity(), "mandate")
-    assert equal_data(home)
+    assert fingerprints.equal_data(home)
     set_roles(home, "other", ("officer",), ("another",), None, identity(), "mandate")
     set_roles(home, "me", (role,), (), None, identity(), "mandate")
-    assert equal_data(home) == {}
+    assert fingerprints.equal_data(home) == {}
 
 
 def test_an_officer_who_approves_names_the_accounts_of_the_same_data(tmp_path, place) -> None:
@@ -86,15 +81,15 @@ def test_an_officer_who_approves_names_the_accounts_of_the_same_data(tmp_path, p
     spent(home, "visits", OTHER)
     entries = [spent(home, account, EQUAL) for account in ("adult", "copy", "adult")]
     (release,) = open_ledger(home).releases("copy")
-    assert accounts_of_same_data(home, release, identity()) == {"adult": entries[2]}
+    assert fingerprints.accounts_of_same_data(home, release, identity()) == {"adult": entries[2]}
     refused = rf"same rows as account 'adult' \(entry {entries[2]}\).*--same-data adult"
     with pytest.raises(NotPermitted, match=refused):
-        require_seen(home, release, identity(), ())
+        fingerprints.require_seen(home, release, identity(), ())
     with pytest.raises(InputError, match="'visits' is not known to hold the data"):
-        require_seen(home, release, identity(), ("adult", "visits"))
-    require_seen(home, release, identity(), ("adult",))
+        fingerprints.require_seen(home, release, identity(), ("adult", "visits"))
+    fingerprints.require_seen(home, release, identity(), ("adult",))
     (alone,) = open_ledger(home).releases("visits")
-    require_seen(home, alone, identity(), ())
+    fingerprints.require_seen(home, alone, identity(), ())
 
 
 def test_a_reviewer_who_approves_is_told_of_no_other_account(tmp_path: Path, place: str) -> None:
@@ -104,12 +99,12 @@ def test_a_reviewer_who_approves_is_told_of_no_other_account(tmp_path: Path, pla
     (release,) = open_ledger(home).releases("copy")
     set_roles(home, "Anna", ("officer",), (identity(),), None, identity(), "mandate")
     set_roles(home, "Rita", ("reviewer",), ("rita",), None, identity(), "mandate")
-    require_seen(home, release, "rita", ())
-    assert accounts_of_same_data(home, release, "rita") == {}
+    fingerprints.require_seen(home, release, "rita", ())
+    assert fingerprints.accounts_of_same_data(home, release, "rita") == {}
     with pytest.raises(InputError, match="'adult' is not known to hold the data"):
-        require_seen(home, release, "rita", ("adult",))
+        fingerprints.require_seen(home, release, "rita", ("adult",))
     with pytest.raises(NotPermitted):
-        require_seen(home, release, f"{identity()} on behalf of the board", ())
+        fingerprints.require_seen(home, release, f"{identity()} on behalf of the board", ())
 
 
 def test_the_chain_does_not_show_which_releases_read_the_same(tmp_path: Path, place: str) -> None:

@@ -22,24 +22,10 @@ from tiny_tables import domain_of, random_rows, table_of
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import violations_per_row
 from cloister.privacy.events import Relation
-from cloister.privacy.mechanisms.noise import (
-    ALLOWANCE,
-    CHANGED_BLOCKS,
-    ClippedSum,
-    GaussianGradient,
-    Neighbours,
-    OnGridSensitivity,
-)
+from cloister.privacy.mechanisms import noise
+from cloister.privacy.queries import distances
 from cloister.privacy.queries.clipped_gradients import GradientSum, Outer, SampledRows
 from cloister.privacy.queries.counts import ConjunctionCounts, DummyCoding, PartitionCounts
-from cloister.privacy.queries.distances import (
-    Candidate,
-    CandidateScores,
-    ConditionalScores,
-    Distances,
-    ExpectedTable,
-    PairScores,
-)
 from cloister.privacy.queries.entropies import Entropies, entropy_bound
 from cloister.privacy.queries.query import Query, TableRows
 from cloister.privacy.queries.raw_columns import (
@@ -60,9 +46,9 @@ HALVES = replace(CELLS[2], parts=np.array([0, 0, 1, 1]))
 FURTHER = domain_of(3, 2, 4, 3)
 RULE = parse_denial("t1.c0 = t2.c0 and t1.c2 != t2.c2", "function", hard=False)
 ALONE = parse_denial("t.c0 = 'v0' and t.c1 = 'v0'", "row", hard=False)
-STEPS = GaussianGradient(Fraction(1, 2), Fraction(1), 2.0)
+STEPS = noise.GaussianGradient(Fraction(1, 2), Fraction(1), 2.0)
 SEEDS = range(10)
-UNITS = [Neighbours(relation, most) for relation in Relation for most in (1, 2)]
+UNITS = [noise.Neighbours(relation, most) for relation in Relation for most in (1, 2)]
 MOST_ROWS = 300  # of a table whose answers are not drawn
 
 
@@ -125,18 +111,20 @@ def moved(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return whole[0].sub(whole[1], fill_value=0).to_numpy()
 
 
-def most_clipped(claim: ClippedSum, step: np.ndarray) -> float:
+def most_clipped(claim: noise.ClippedSum, step: np.ndarray) -> float:
     """The most by which a unit moves a sum of clipped gradients."""
-    return claim.max_rows * (STEPS.grid * (1 + ALLOWANCE) + CHANGED_BLOCKS * math.sqrt(step.size))
+    return claim.max_rows * (
+        STEPS.grid * (1 + noise.ALLOWANCE) + noise.CHANGED_BLOCKS * math.sqrt(step.size)
+    )
 
 
 def is_within(bound: Any, first: np.ndarray, second: np.ndarray) -> bool:
     step = np.abs(moved(first, second))
-    if isinstance(bound, ClippedSum):
+    if isinstance(bound, noise.ClippedSum):
         return bool(np.linalg.norm(step) <= most_clipped(bound, step))
     if isinstance(bound, Fraction):
         return bool(step.max() <= bound)
-    own = bound.steps if isinstance(bound, OnGridSensitivity) else bound
+    own = bound.steps if isinstance(bound, noise.OnGridSensitivity) else bound
     found = (step > 0).sum(), step.max(initial=0), step.sum(), np.square(step).sum()
     most = (own.cells, own.step, own.l1, own.l2_squared)
     return all(a <= b for a, b in zip(found, most, strict=True))
@@ -175,7 +163,7 @@ class Law:
     rows: Callable[[np.ndarray], Any] = rows_of
     most: int = MOST_ROWS
 
-    def holds(self, kind: type, neighbours: Neighbours) -> bool:
+    def holds(self, kind: type, neighbours: noise.Neighbours) -> bool:
         query = self.make(kind)
         bound = query.sensitivity(neighbours)
         return all(
@@ -184,7 +172,7 @@ class Law:
         )
 
 
-def neighbouring(neighbours: Neighbours) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def neighbouring(neighbours: noise.Neighbours) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Small tables that differ by one unit, whose rows may stand anywhere; also empty ones."""
     for seed in SEEDS:
         rng = np.random.default_rng(seed)
@@ -314,36 +302,41 @@ LAWS: dict[type, Law] = {
         lambda kind: kind((*CELLS[:2], HALVES), DummyCoding((3, 2, 2), (False, True, True))),
         changed(ConjunctionCounts, in_both_orders),
     ),
-    CandidateScores: Law(
+    distances.CandidateScores: Law(
         lambda kind: kind(
             (
-                Candidate(tuple(CELLS[:2]), np.full((3, 2), 2.7), 1.5),
-                Candidate((CELLS[2],), np.full(4, 2.3), 0.0),
+                distances.Candidate(tuple(CELLS[:2]), np.full((3, 2), 2.7), 1.5),
+                distances.Candidate((CELLS[2],), np.full(4, 2.3), 0.0),
             )
         ),
-        squared(CandidateScores),
+        squared(distances.CandidateScores),
     ),
-    ConditionalScores: Law(
+    distances.ConditionalScores: Law(
         lambda kind: kind(
             (
-                Candidate(tuple(CELLS[:2]), np.array([[0.7, 0.1], [0.0, 0.0], [3.0, 9.9]]), 1.5),
-                Candidate(tuple(CELLS[1:]), np.array([[0, 9, 1, 0.1], [5, 0, 1, 9.9]]), 0.0),
+                distances.Candidate(
+                    tuple(CELLS[:2]), np.array([[0.7, 0.1], [0.0, 0.0], [3.0, 9.9]]), 1.5
+                ),
+                distances.Candidate(
+                    tuple(CELLS[1:]), np.array([[0, 9, 1, 0.1], [5, 0, 1, 9.9]]), 0.0
+                ),
             ),
             (1, 1),
         ),
-        squared(ConditionalScores),
+        squared(distances.ConditionalScores),
     ),
-    PairScores: Law(
+    distances.PairScores: Law(
         lambda kind: kind(
             tuple(CELLS),
             np.full((9, 9), 2.7),
             np.full((3, 3), 1.5),
             np.triu(np.full((3, 3), True), 1),
         ),
-        squared(PairScores),
+        squared(distances.PairScores),
     ),
-    Distances: Law(
-        lambda kind: kind((ExpectedTable(tuple(CELLS[:2]), np.full(6, 2.7)),)), squared(Distances)
+    distances.Distances: Law(
+        lambda kind: kind((distances.ExpectedTable(tuple(CELLS[:2]), np.full(6, 2.7)),)),
+        squared(distances.Distances),
     ),
     Entropies: Law(
         lambda kind: kind(((CELLS[0],), (CELLS[0], CELLS[2])), 40, entropy_bound(40)), TrueEntropies

@@ -14,13 +14,8 @@ from hypothesis import strategies as st
 from cloister.models.core.bins import bin_cells
 from cloister.models.core.costs import MOST_PAIRS, OVERSAMPLING
 from cloister.models.core.noisy_table import to_shares
+from cloister.models.sampling import whole_tables
 from cloister.models.sampling.drawing import ANYTHING, Sampler
-from cloister.models.sampling.whole_tables import (
-    MOST_PAIR_CELLS,
-    BalancedSampler,
-    choose_balanced,
-    choose_pairs,
-)
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, TextKey
 from cloister.schema.domain import Domain, Table
@@ -71,7 +66,7 @@ def distance(levels, chosen):
 def test_as_many_different_rows_as_wanted_are_chosen(seed, wanted, factor):
     rng = np.random.default_rng(seed)
     levels = [rng.integers(0, size, wanted * factor) for size in SIZES]
-    chosen = choose_balanced(levels, SIZES, wanted, rng)
+    chosen = whole_tables.choose_balanced(levels, SIZES, wanted, rng)
     assert len(np.unique(chosen)) == wanted
     assert chosen.min() >= 0
     assert chosen.max() < wanted * factor
@@ -80,30 +75,32 @@ def test_as_many_different_rows_as_wanted_are_chosen(seed, wanted, factor):
 def test_tables_of_pairs_come_nearer_to_those_of_the_pool():
     rng = np.random.default_rng(1)
     levels = [rng.choice(size, 6_000, p=law(size)) for size in SIZES]
-    chosen = choose_balanced(levels, SIZES, 2_000, rng)
+    chosen = whole_tables.choose_balanced(levels, SIZES, 2_000, rng)
     assert distance(levels, chosen) < 0.3 * distance(levels, np.arange(2_000))
 
 
 def test_the_law_of_a_row_stays_and_keys_are_those_of_the_rows_and_not_of_the_pool():
-    table = BalancedSampler(Independent(), BINS).sample(300, SamplingSource(3))
+    table = whole_tables.BalancedSampler(Independent(), BINS).sample(300, SamplingSource(3))
     assert table.codes["id"].tolist() == list(range(300))
     rows = 200
     counts = np.zeros(5)
     for seed in range(60):
-        table = BalancedSampler(Independent(), BINS).sample(rows, SamplingSource(seed))
+        table = whole_tables.BalancedSampler(Independent(), BINS).sample(rows, SamplingSource(seed))
         counts += np.bincount(table.codes["a5"], minlength=5)
     pooled = rows * 60 * OVERSAMPLING
     allowed = 6 * np.sqrt(law(5) * (1 - law(5)) / pooled) + 1 / rows
     assert np.all(np.abs(counts / counts.sum() - law(5)) < allowed)
 
 
-@pytest.mark.parametrize("sizes", [(), (7,), (MOST_PAIR_CELLS, 2)])
+@pytest.mark.parametrize("sizes", [(), (7,), (whole_tables.MOST_PAIR_CELLS, 2)])
 def test_without_a_table_of_modest_size_the_first_rows_stay(sizes):
     levels = [np.zeros(9, dtype=np.int64) for _ in sizes] or [np.zeros(9, dtype=np.int64)]
-    assert choose_balanced(levels, sizes or (1,), 3, np.random.default_rng(1)).tolist() == [0, 1, 2]
+    assert whole_tables.choose_balanced(
+        levels, sizes or (1,), 3, np.random.default_rng(1)
+    ).tolist() == [0, 1, 2]
 
 
 def test_tables_of_many_attributes_are_an_even_choice():
-    chosen = choose_pairs([2] * 100)
+    chosen = whole_tables.choose_pairs([2] * 100)
     assert len(chosen) == MOST_PAIRS
     assert len({attribute for pair in chosen for attribute in pair}) > 90

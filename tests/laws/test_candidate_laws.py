@@ -9,19 +9,14 @@ import pytest
 from tiny_networks import STEPS, TinyModel, passes
 from tiny_tables import random_rows
 
-from cloister.privacy.accounting.composition import (
-    candidate_bound,
-    failure_epsilon,
-    least_withheld,
-    record_guarantee,
-)
+from cloister.privacy.accounting import composition
 from cloister.privacy.events import Relation, SeededRecords
 from cloister.privacy.queries.seeded_records import PrefixCounts, PrefixLengths, plausible_seeds
 
 
 def test_theorem_1_has_the_values_of_its_formula():
     # epsilon = epsilon0 + ln(1 + gamma / t), delta = exp(-epsilon0 (k - t)) for k = 50, gamma = 4
-    claim = record_guarantee(50, Fraction(4), Fraction(1), 29)
+    claim = composition.record_guarantee(50, Fraction(4), Fraction(1), 29)
     assert claim.epsilon == pytest.approx(1.129212)
     assert claim.delta == pytest.approx(7.58256e-10)
 
@@ -44,7 +39,7 @@ def outcomes(event, model, kept, rows, count=plausible_seeds):
 
 def excess(event, model, kept, rows, added, count=plausible_seeds):
     """By how much the mass of any set of outcomes exceeds what the claim allows, either way."""
-    claim = candidate_bound(event, Relation.ADD_REMOVE)
+    claim = composition.candidate_bound(event, Relation.ADD_REMOVE)
     first = outcomes(event, model, kept, rows, count)
     second = outcomes(event, model, kept, np.vstack([rows, added]), count)
     factor = math.exp(float(claim.epsilon))
@@ -57,8 +52,8 @@ def excess(event, model, kept, rows, added, count=plausible_seeds):
 
 def event_of(k, epsilon0, t, gamma=Fraction(4), withheld=None, least=None):
     least = least or k
-    epsilon = record_guarantee(k, gamma, epsilon0, t).epsilon
-    withheld = withheld or least_withheld(epsilon, least)
+    epsilon = composition.record_guarantee(k, gamma, epsilon0, t).epsilon
+    withheld = withheld or composition.least_withheld(epsilon, least)
     return SeededRecords(k, gamma, epsilon0, t, 1, withheld, least)
 
 
@@ -94,13 +89,13 @@ def test_a_test_whose_failures_are_not_hidden_is_caught():
     honest, broken = event_of(30, Fraction(1), 10), event_of(30, Fraction(1), 10, withheld=never)
     assert excess(honest, *outlier()) < 1e-9
     # the claim of the paper's theorem, which is of released records only
-    claim = record_guarantee(30, Fraction(4), Fraction(1), 10)
+    claim = composition.record_guarantee(30, Fraction(4), Fraction(1), 10)
     model, kept, rows, added = outlier()
     first, second = (
         outcomes(broken, model, kept, some) for some in (rows, np.vstack([rows, added]))
     )
     assert second[None] - math.exp(claim.epsilon) * first[None] > 100 * claim.delta
-    assert failure_epsilon(never, 30) > 10
+    assert composition.failure_epsilon(never, 30) > 10
 
 
 def test_a_test_that_counts_every_row_that_could_make_a_record_is_caught():

@@ -23,6 +23,7 @@ from cloister.errors import UnsupportedEvent
 from cloister.privacy import mechanisms
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.events import Bounded, Event, Sensitivity
+from cloister.privacy.mechanisms import selection
 from cloister.privacy.mechanisms.noise import (
     GRID_STEPS,
     DiscreteGaussian,
@@ -33,14 +34,6 @@ from cloister.privacy.mechanisms.noise import (
     SparseHistogram,
 )
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.mechanisms.selection import (
-    CandidateSet,
-    DeterministicTest,
-    Exponential,
-    PermuteAndFlip,
-    RandomisedTest,
-    UncountedTest,
-)
 
 
 def late_imports():
@@ -129,9 +122,9 @@ def grid_trial(mechanism: GridNoise) -> Trial:
     return Trial(draw, mechanism.event(sensitivity), 0.0)
 
 
-def threshold_trial(test: RandomisedTest) -> Trial:
+def threshold_trial(test: selection.RandomisedTest) -> Trial:
     """Which of equal candidates pass: a row more is a plausible seed more of each."""
-    made = CandidateSet(Fraction(4), 1, Fraction(1, 2), test.k)
+    made = selection.CandidateSet(Fraction(4), 1, Fraction(1, 2), test.k)
 
     def draw(which: int, trials: int) -> Numbers:
         candidates = np.tile([0, test.k - 1 + which], (trials, 1))
@@ -212,8 +205,8 @@ MECHANISMS: Mapping[str, Trial] = {
     "discrete Gaussian, little noise": counts_trial(LITTLE, ADDED, ROW),
     "discrete Gaussian, row replaced": counts_trial(GAUSSIAN, REPLACED, SWAP),
     "discrete Gaussian, person added": counts_trial(GAUSSIAN, THREE_ADDED, PERSON),
-    "permute and flip": selection_trial(PermuteAndFlip(ONE)),
-    "exponential": selection_trial(Exponential(ONE)),
+    "permute and flip": selection_trial(selection.PermuteAndFlip(ONE)),
+    "exponential": selection_trial(selection.Exponential(ONE)),
     "descent, row added": descent_trial(GRADIENT, (0.0, 9.0), "add_remove"),
     "descent, row replaced": descent_trial(GRADIENT, (-9.0, 9.0), "replace_one"),
     "sparse histogram": sparse_trial(SparseHistogram(LAPLACE, HUNDREDTH), 0.01),
@@ -221,12 +214,12 @@ MECHANISMS: Mapping[str, Trial] = {
     "sparse, eight own cells": sparse_trial(SparseHistogram(LAPLACE, HUNDREDTH), 0.01, 8),
     "sparse Gaussian, eight own cells": sparse_trial(SparseHistogram(WIDE, HUNDREDTH), 0.02, 8),
     "noise on a grid": grid_trial(GridNoise(LAPLACE)),
-    "randomised threshold": threshold_trial(RandomisedTest(12, ONE, 4)),
+    "randomised threshold": threshold_trial(selection.RandomisedTest(12, ONE, 4)),
 }
 BLUNT = ("sparse", "spread")
 TRIED = {DiscreteLaplace, DiscreteGaussian, SparseHistogram, GridNoise, GaussianGradient}
-TRIED |= {PermuteAndFlip, Exponential, RandomisedTest}
-DENIABLE = {DeterministicTest, UncountedTest}
+TRIED |= {selection.PermuteAndFlip, selection.Exponential, selection.RandomisedTest}
+DENIABLE = {selection.DeterministicTest, selection.UncountedTest}
 SLOW = (
     *("permute and flip", "sharpened selection"),
     *("discrete Gaussian, row replaced", "discrete Gaussian, person added"),
@@ -256,8 +249,11 @@ def test_every_mechanism_is_tried() -> None:
 
 
 def test_no_accountant_reads_plausible_deniability_alone() -> None:
-    made = CandidateSet(Fraction(4), 1, Fraction(1, 2), 12)
-    for test in (DeterministicTest(12), UncountedTest(RandomisedTest(12, Fraction(1), 4))):
+    made = selection.CandidateSet(Fraction(4), 1, Fraction(1, 2), 12)
+    for test in (
+        selection.DeterministicTest(12),
+        selection.UncountedTest(selection.RandomisedTest(12, Fraction(1), 4)),
+    ):
         with pytest.raises(UnsupportedEvent):
             epsilon(test.event(made), 1e-6, "add_remove")
 
@@ -338,11 +334,13 @@ class OfOneStep(GridNoise):
 
 
 @dataclass(frozen=True)
-class WithoutNoise(RandomisedTest):
+class WithoutNoise(selection.RandomisedTest):
     """The exact threshold, under the claim of a noisy one."""
 
-    def release(self, exact: Integers, sensitivity: CandidateSet, source: NoiseSource) -> Integers:
-        return DeterministicTest(self.k).release(exact, sensitivity, source)
+    def release(
+        self, exact: Integers, sensitivity: selection.CandidateSet, source: NoiseSource
+    ) -> Integers:
+        return selection.DeterministicTest(self.k).release(exact, sensitivity, source)
 
 
 BROKEN: Mapping[str, Trial] = {
@@ -358,8 +356,8 @@ BROKEN: Mapping[str, Trial] = {
     "eager sparse Gaussian": sparse_trial(Eager(WIDE, HUNDREDTH), 0.02),
     "threshold once": sparse_trial(Once(LAPLACE, HUNDREDTH), 0.01, 8),
     "Gaussian threshold once": sparse_trial(Once(WIDE, HUNDREDTH), 0.02, 8),
-    "sharpened selection": selection_trial(Sharpened(PermuteAndFlip(ONE))),
-    "sharpened exponential": selection_trial(Sharpened(Exponential(ONE))),
+    "sharpened selection": selection_trial(Sharpened(selection.PermuteAndFlip(ONE))),
+    "sharpened exponential": selection_trial(Sharpened(selection.Exponential(ONE))),
     "noise of one grid step": grid_trial(OfOneStep(LAPLACE)),
     "exact threshold": threshold_trial(WithoutNoise(12, ONE, 4)),
 }

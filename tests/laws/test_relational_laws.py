@@ -14,82 +14,69 @@ from tiny_databases import Bound, Build, counted, domain, without
 from cloister.arrays import Integers
 from cloister.errors import DataError
 from cloister.privacy.door.table import rows_within_bound
+from cloister.schema import relations
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Table
 from cloister.schema.fan_outs import rows_changed
-from cloister.schema.relations import (
-    DEGREE,
-    UNLINKED,
-    Database,
-    ForeignKey,
-    Schema,
-    compared_attributes,
-    degree_table,
-    joined_table,
-    joined_tables,
-    parent_rows,
-    places_of_rows,
-    row_tables,
-)
 from cloister.tasks.data.bounding import bound
 
-Places = Callable[[Database], Mapping[str, Integers]]
+Places = Callable[[relations.Database], Mapping[str, Integers]]
 
 ONE, TWO = (TextKey(type="text", pattern=f"{letter}{{0..99}}") for letter in "AB")
 MAYBE = TextKey(type="text", pattern="A{0..99}", nullable=True)
 SEX = Categorical(type="categorical", values=["f", "m"])
 COST = Integer(type="integer", min=0, max=3)
 
-TREE = Schema(
+TREE = relations.Schema(
     {
         "persons": domain(id=ONE, x=SEX),
         "visits": domain(id=TWO, person=ONE, x=COST),
         "drugs": domain(visit=TWO, x=COST),
     },
     (
-        ForeignKey("visits", "person", "persons", "id", 2),
-        ForeignKey("drugs", "visit", "visits", "id", 3),
+        relations.ForeignKey("visits", "person", "persons", "id", 2),
+        relations.ForeignKey("drugs", "visit", "visits", "id", 3),
     ),
 )
-RATINGS = Schema(
+RATINGS = relations.Schema(
     {
         "users": domain(id=ONE, x=SEX),
         "movies": domain(id=TWO, x=COST),
         "ratings": domain(user=ONE, movie=TWO, x=COST),
     },
     (
-        ForeignKey("ratings", "user", "users", "id", 2),
-        ForeignKey("ratings", "movie", "movies", "id", 2),
+        relations.ForeignKey("ratings", "user", "users", "id", 2),
+        relations.ForeignKey("ratings", "movie", "movies", "id", 2),
     ),
     ("users",),
 )
-FRIENDS = Schema(
+FRIENDS = relations.Schema(
     {"persons": domain(id=ONE, x=SEX), "links": domain(one=ONE, other=ONE, x=COST)},
     (
-        ForeignKey("links", "one", "persons", "id", 2),
-        ForeignKey("links", "other", "persons", "id", 3),
+        relations.ForeignKey("links", "one", "persons", "id", 2),
+        relations.ForeignKey("links", "other", "persons", "id", 3),
     ),
     ("persons",),
 )
-STAFF = Schema(
+STAFF = relations.Schema(
     {"staff": domain(id=ONE, boss=MAYBE, x=SEX), "jobs": domain(holder=ONE, helper=MAYBE, x=COST)},
     (
-        ForeignKey("staff", "boss", "staff", "id", 2, optional=True),
-        ForeignKey("jobs", "holder", "staff", "id", 2),
-        ForeignKey("jobs", "helper", "staff", "id", 1, optional=True),
+        relations.ForeignKey("staff", "boss", "staff", "id", 2, optional=True),
+        relations.ForeignKey("jobs", "holder", "staff", "id", 2),
+        relations.ForeignKey("jobs", "helper", "staff", "id", 1, optional=True),
     ),
     ("staff",),
 )
-HELPERS = Schema(
+HELPERS = relations.Schema(
     {"staff": domain(id=ONE, x=SEX), "jobs": domain(helper=MAYBE, x=COST)},
-    (ForeignKey("jobs", "helper", "staff", "id", 2, optional=True),),
+    (relations.ForeignKey("jobs", "helper", "staff", "id", 2, optional=True),),
     ("staff", "jobs"),
 )
-DEPUTIES = Schema(
+DEPUTIES = relations.Schema(
     {"staff": domain(id=ONE, x=SEX), "jobs": domain(holder=MAYBE, deputy=MAYBE, x=COST)},
     (
-        ForeignKey("jobs", "holder", "staff", "id", 3, optional=True),
-        ForeignKey("jobs", "deputy", "staff", "id", 1, optional=True),
+        relations.ForeignKey("jobs", "holder", "staff", "id", 3, optional=True),
+        relations.ForeignKey("jobs", "deputy", "staff", "id", 1, optional=True),
     ),
     ("staff",),
 )
@@ -111,7 +98,7 @@ def drawn(data: st.DataObject, most: int, rows: int) -> Integers:
     return np.array(data.draw(numbers), dtype=np.int64)
 
 
-def database_of(data: st.DataObject, schema: Schema) -> Database:
+def database_of(data: st.DataObject, schema: relations.Schema) -> relations.Database:
     """Few rows, whose references lead to one of few rows, to none, or are missing."""
     tables = {}
     for name, own in schema.tables.items():
@@ -125,14 +112,14 @@ def database_of(data: st.DataObject, schema: Schema) -> Database:
         if "id" in codes:
             codes["id"] = np.arange(rows)
         tables[name] = Table(own, codes)
-    return Database(schema, tables)
+    return relations.Database(schema, tables)
 
 
 def keeps_the_law(
     data: st.DataObject,
-    schema: Schema,
+    schema: relations.Schema,
     bound: Bound = bound,
-    build: Build = joined_tables,
+    build: Build = relations.joined_tables,
     counts: int = 99,
 ) -> bool:
     """A unit changes as many rows as its fan-out, of those that have places ``counts`` at most."""
@@ -147,7 +134,7 @@ def keeps_the_law(
         one, other = (counted(own, bound, build) for own in (whole, less))
     except DataError:
         return True
-    placed = places_of_rows(whole)
+    placed = relations.places_of_rows(whole)
     most = {
         name: min(rows, counts) if name in placed else rows
         for name, rows in rows_changed(schema).items()
@@ -158,11 +145,11 @@ def keeps_the_law(
     )
 
 
-def first_rows(most: int, places: Places = places_of_rows) -> Build:
+def first_rows(most: int, places: Places = relations.places_of_rows) -> Build:
     """The rows of the first places of each unit, of all tables that have places."""
 
-    def build(database: Database) -> Mapping[str, Table]:
-        tables = {**row_tables(database), **joined_tables(database)}
+    def build(database: relations.Database) -> Mapping[str, Table]:
+        tables = {**relations.row_tables(database), **relations.joined_tables(database)}
         return {name: tables[name].take(own < most) for name, own in places(database).items()}
 
     return build
@@ -170,7 +157,9 @@ def first_rows(most: int, places: Places = places_of_rows) -> Build:
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 @pytest.mark.parametrize("counted", [False, True], ids=["all rows", "the first rows of each"])
-def test_a_unit_changes_no_more_rows_than_its_fan_out(schema: Schema, counted: bool) -> None:
+def test_a_unit_changes_no_more_rows_than_its_fan_out(
+    schema: relations.Schema, counted: bool
+) -> None:
     @settings(max_examples=examples(120))
     @given(st.data(), st.integers(1, 3))
     def law(data: st.DataObject, most: int) -> None:
@@ -180,62 +169,62 @@ def test_a_unit_changes_no_more_rows_than_its_fan_out(schema: Schema, counted: b
     law()
 
 
-def places_below_a_parent(database: Database) -> Mapping[str, Integers]:
+def places_below_a_parent(database: relations.Database) -> Mapping[str, Integers]:
     """Broken: a row's place is among those of its parent, of which a unit may have several."""
-    places = dict(places_of_rows(database))
+    places = dict(relations.places_of_rows(database))
     for key in database.schema.keys:
-        owners = parent_rows(database, key)
+        owners = relations.parent_rows(database, key)
         before = [int((owners[:at] == own).sum()) for at, own in enumerate(owners)]
         places[key.table] = np.array(before)
     return places
 
 
-def places_in_the_table(database: Database) -> Mapping[str, Integers]:
+def places_in_the_table(database: relations.Database) -> Mapping[str, Integers]:
     """Broken: the first rows of the whole table are counted, whoever has them."""
-    tables = {**row_tables(database), **joined_tables(database)}
-    return {name: np.arange(tables[name].rows) for name in places_of_rows(database)}
+    tables = {**relations.row_tables(database), **relations.joined_tables(database)}
+    return {name: np.arange(tables[name].rows) for name in relations.places_of_rows(database)}
 
 
-def degrees_above_the_least(database: Database) -> Mapping[str, Table]:
+def degrees_above_the_least(database: relations.Database) -> Mapping[str, Table]:
     """Broken: a degree is counted from the least one, so one unit may move all others."""
-    tables = dict(joined_tables(database))
+    tables = dict(relations.joined_tables(database))
     for key in database.schema.keys:
-        own = tables[degree_table(key)]
-        degrees = own.codes[DEGREE]
-        changed = {**own.codes, DEGREE: degrees - degrees.min(initial=99)}
-        tables[degree_table(key)] = Table(own.domain, changed)
+        own = tables[relations.degree_table(key)]
+        degrees = own.codes[relations.DEGREE]
+        changed = {**own.codes, relations.DEGREE: degrees - degrees.min(initial=99)}
+        tables[relations.degree_table(key)] = Table(own.domain, changed)
     return tables
 
 
-def parents_of_the_next_row(database: Database) -> Mapping[str, Table]:
+def parents_of_the_next_row(database: relations.Database) -> Mapping[str, Table]:
     """Broken: a row has the attributes of the parent of the row before it."""
-    tables = dict(joined_tables(database))
+    tables = dict(relations.joined_tables(database))
     for key in database.schema.keys:
-        own = tables[joined_table(key)]
+        own = tables[relations.joined_table(key)]
         codes = {
             name: np.roll(codes, 1) if name.startswith(f"{key.column}: ") else codes
             for name, codes in own.codes.items()
         }
-        tables[joined_table(key)] = Table(own.domain, codes)
+        tables[relations.joined_table(key)] = Table(own.domain, codes)
     return tables
 
 
-def compared_with_the_next_parent(database: Database) -> Mapping[str, Table]:
+def compared_with_the_next_parent(database: relations.Database) -> Mapping[str, Table]:
     """Broken: what is said of two rows of a parent is of one of them and one of the next parent."""
-    tables = dict(joined_tables(database))
+    tables = dict(relations.joined_tables(database))
     for key in database.schema.keys:
-        own = tables[degree_table(key)]
-        owners = parent_rows(database, key)
-        for name, kinds in compared_attributes(database.schema, key).items():
+        own = tables[relations.degree_table(key)]
+        owners = relations.parent_rows(database, key)
+        for name, kinds in relations.compared_attributes(database.schema, key).items():
             values = database.tables[key.table].codes[kinds.column.name]
             first = np.array([values[owners == row][:1].sum() for row in range(own.rows)])
             said = np.minimum(kinds.of(first, np.roll(first, 1)), kinds.size - 1)
             own = Table(own.domain, {**own.codes, name: said})
-        tables[degree_table(key)] = own
+        tables[relations.degree_table(key)] = own
     return tables
 
 
-def both_sides_in_turn(database: Database, key: bytes) -> Database:
+def both_sides_in_turn(database: relations.Database, key: bytes) -> relations.Database:
     """Broken: links are left out at one side, then at the other; one unit displaces many."""
     tables = dict(database.tables)
     for reference in database.schema.keys:
@@ -243,10 +232,10 @@ def both_sides_in_turn(database: Database, key: bytes) -> Database:
         own = table.codes[reference.column]
         stay = rows_within_bound(own, table.stored.values(), reference.max_rows, key)
         tables[reference.table] = table.take(np.sort(stay))
-    return bound(Database(database.schema, tables), key)
+    return bound(relations.Database(database.schema, tables), key)
 
 
-def every_other_row_first(database: Database, key: bytes) -> Database:
+def every_other_row_first(database: relations.Database, key: bytes) -> relations.Database:
     """Broken: which links stay depends on their places, so that one more exchanges several."""
     tables = dict(database.tables)
     for reference in filter(lambda each: each.optional, database.schema.keys):
@@ -256,19 +245,19 @@ def every_other_row_first(database: Database, key: bytes) -> Database:
         for parent in np.setdiff1d(own, [null]):
             places = np.flatnonzero(own == parent)
             line = np.concatenate([places[::2], places[1::2]])
-            own[line[reference.max_rows :]] = UNLINKED
+            own[line[reference.max_rows :]] = relations.UNLINKED
         tables[reference.table] = Table(table.domain, {**table.codes, reference.column: own})
-    return bound(Database(database.schema, tables), key)
+    return bound(relations.Database(database.schema, tables), key)
 
 
-def parents_are_left_out(database: Database, key: bytes) -> Database:
+def parents_are_left_out(database: relations.Database, key: bytes) -> relations.Database:
     """Broken: of a parent with more rows than declared, all are left out."""
     tables = dict(database.tables)
     for reference in database.schema.keys:
         own = tables[reference.table].codes[reference.column]
         many = np.bincount(own.clip(0), minlength=100) > reference.max_rows
         tables[reference.table] = tables[reference.table].take(~many[own.clip(0)])
-    return bound(Database(database.schema, tables), key)
+    return bound(relations.Database(database.schema, tables), key)
 
 
 BOTH = SCHEMAS["a link of which both sides are protected"]
@@ -280,8 +269,8 @@ BOTH = SCHEMAS["a link of which both sides are protected"]
         (TREE, bound, degrees_above_the_least),
         (TREE, bound, parents_of_the_next_row),
         (TREE, bound, compared_with_the_next_parent),
-        (BOTH, both_sides_in_turn, joined_tables),
-        (BOTH, parents_are_left_out, joined_tables),
+        (BOTH, both_sides_in_turn, relations.joined_tables),
+        (BOTH, parents_are_left_out, relations.joined_tables),
         (TREE, bound, first_rows(1, places_below_a_parent), 1),
         (TREE, bound, first_rows(1, places_in_the_table), 1),
     ],
@@ -301,26 +290,26 @@ def test_one_more_link_takes_the_place_of_one_other(limit: Bound) -> None:
     """Links of one parent, each of another cost, of which two stay."""
     jobs = Table(HELPERS.tables["jobs"], {"helper": np.zeros(4, int), "x": np.arange(4)})
     staff = Table(HELPERS.tables["staff"], {"id": np.zeros(1, int), "x": np.zeros(1, int)})
-    whole = Database(HELPERS, {"staff": staff, "jobs": jobs})
-    name = joined_table(HELPERS.keys[0])
+    whole = relations.Database(HELPERS, {"staff": staff, "jobs": jobs})
+    name = relations.joined_table(HELPERS.keys[0])
     one, *others = (
-        counted(each, limit, joined_tables)[name]
+        counted(each, limit, relations.joined_tables)[name]
         for each in (whole, *(without(whole, "jobs", row) for row in range(4)))
     )
     changes = [((one - other) + (other - one)).total() for other in others]
     assert (max(changes) <= rows_changed(HELPERS)[name]) == (limit is bound)
 
 
-def lots_of_what_became(database: Database, key: bytes) -> Database:
+def lots_of_what_became(database: relations.Database, key: bytes) -> relations.Database:
     """Broken: a lot is of a row's other reference too, after that was unlinked from who is gone."""
     tables = dict(database.tables)
     for reference in database.schema.keys:
         table = tables[reference.table]
         codes, null = table.codes[reference.column], table.domain[reference.column].null_code
         lost = ~database.referring(reference) & (codes != null)
-        stored = {**table.codes, reference.column: np.where(lost, UNLINKED, codes)}
+        stored = {**table.codes, reference.column: np.where(lost, relations.UNLINKED, codes)}
         tables[reference.table] = Table(table.domain, stored)
-    return bound(Database(database.schema, tables), key)
+    return bound(relations.Database(database.schema, tables), key)
 
 
 @pytest.mark.parametrize("limit", [bound, lots_of_what_became])
@@ -329,9 +318,12 @@ def test_a_reference_that_is_lost_moves_no_link_of_another(limit: Bound) -> None
     jobs = np.arange(30)
     codes = {"holder": np.where(jobs < 10, 0, 100), "deputy": 1 + jobs % 10, "x": 3 - jobs // 10}
     staff = Table(DEPUTIES.tables["staff"], {"id": np.arange(11), "x": np.zeros(11, int)})
-    whole = Database(DEPUTIES, {"staff": staff, "jobs": Table(DEPUTIES.tables["jobs"], codes)})
-    name = joined_table(DEPUTIES.keys[1])
+    whole = relations.Database(
+        DEPUTIES, {"staff": staff, "jobs": Table(DEPUTIES.tables["jobs"], codes)}
+    )
+    name = relations.joined_table(DEPUTIES.keys[1])
     one, other = (
-        counted(own, limit, joined_tables)[name] for own in (whole, without(whole, "staff", 0))
+        counted(own, limit, relations.joined_tables)[name]
+        for own in (whole, without(whole, "staff", 0))
     )
     assert (one == other) == (limit is bound)

@@ -8,22 +8,11 @@ import numpy as np
 import pytest
 from examples import few
 
+from cloister.privacy import events
 from cloister.privacy.accounting import divergences
 from cloister.privacy.accounting.accountants import epsilon, spend
 from cloister.privacy.accounting.divergences import ORDERS, even_tries, renyi, selection
 from cloister.privacy.accounting.filters import filter_cost
-from cloister.privacy.events import (
-    Bounded,
-    GaussianCounts,
-    LaplaceCounts,
-    Parallel,
-    RepeatedSelection,
-    SampledGaussian,
-    Sensitivity,
-    compose,
-    event_from_json,
-    repeat,
-)
 
 
 def late_imports():
@@ -32,8 +21,8 @@ def late_imports():
     from dp_accounting.rdp import RdpAccountant
 
 
-ROW = Sensitivity.partition("add_remove")
-NOISE = GaussianCounts(Fraction(9, 2), ROW)
+ROW = events.Sensitivity.partition("add_remove")
+NOISE = events.GaussianCounts(Fraction(9, 2), ROW)
 
 
 def divergence(first, second):
@@ -114,7 +103,7 @@ def test_at_delta_0_no_ratio_of_chances_is_above_what_is_charged(seed):
 def test_it_lies_between_the_worst_order_of_outcomes_and_dp_accounting(mean, shape, noise):
     """Whose closed formula drops a term, and bounds one chance where this follows two."""
     chances = negative_binomial(mean, shape)
-    bound = selection(chances, renyi(GaussianCounts(Fraction(noise), ROW), "add_remove"))
+    bound = selection(chances, renyi(events.GaussianCounts(Fraction(noise), ROW), "add_remove"))
     reference = RdpAccountant(ORDERS)
     reference.compose(dp_event.RepeatAndSelectDpEvent(GaussianDpEvent(noise), mean, shape))
     assert (bound <= reference._rdp * (1 + 1e-3)).all()
@@ -139,13 +128,17 @@ def negative_binomial(mean, shape, most=600):
 
 
 def test_known_epsilons_of_a_selection():
-    one, *more = (epsilon(RepeatedSelection(NOISE, n), 1e-6, "add_remove") for n in (1, 2, 3, 10))
+    one, *more = (
+        epsilon(events.RepeatedSelection(NOISE, n), 1e-6, "add_remove") for n in (1, 2, 3, 10)
+    )
     assert one == epsilon(NOISE, 1e-6, "add_remove")
     assert [round(found, 2) for found in more] == [1.14, 1.25, 1.55]
     # at delta 0 and two tries, f' = (1 + 2x) / 2 is steepest where q = 1 - q' = e / (1 + e)
     odds = np.e / (1 + np.e)
     pure = 1 + np.log((1 + 2 * odds) / (3 - 2 * odds))
-    laplace = epsilon(RepeatedSelection(LaplaceCounts(Fraction(1), ROW), 2), 0, "add_remove")
+    laplace = epsilon(
+        events.RepeatedSelection(events.LaplaceCounts(Fraction(1), ROW), 2), 0, "add_remove"
+    )
     assert pure <= laplace == pytest.approx(pure, rel=1e-3)
 
 
@@ -153,18 +146,18 @@ def test_known_epsilons_of_a_selection():
     ("base", "relation"),
     [
         (NOISE, "add_remove"),
-        (SampledGaussian(Fraction(1, 100), Fraction(11, 10), 100), "replace_one"),
-        (Bounded(Fraction(1, 2), Fraction(1, 10**8)), "add_remove"),
-        (Parallel((NOISE, GaussianCounts(Fraction(4), ROW))), "add_remove"),
-        (compose(NOISE, RepeatedSelection(NOISE, 2)), "add_remove"),
+        (events.SampledGaussian(Fraction(1, 100), Fraction(11, 10), 100), "replace_one"),
+        (events.Bounded(Fraction(1, 2), Fraction(1, 10**8)), "add_remove"),
+        (events.Parallel((NOISE, events.GaussianCounts(Fraction(4), ROW))), "add_remove"),
+        (events.compose(NOISE, events.RepeatedSelection(NOISE, 2)), "add_remove"),
     ],
 )
 def test_a_selection_costs_no_more_than_all_of_its_tries(base, relation):
-    event = RepeatedSelection(base, 3)
-    assert spend(event, 1e-6, relation).epsilon <= epsilon(repeat(base, 3), 1e-6, relation)
-    assert event_from_json(event.to_json()) == event
+    event = events.RepeatedSelection(base, 3)
+    assert spend(event, 1e-6, relation).epsilon <= epsilon(events.repeat(base, 3), 1e-6, relation)
+    assert events.event_from_json(event.to_json()) == event
 
 
 def test_what_leaks_in_a_try_is_charged_for_all_of_them():
-    leaking = RepeatedSelection(Bounded(Fraction(1, 2), Fraction(1, 10**8)), 3)
+    leaking = events.RepeatedSelection(events.Bounded(Fraction(1, 2), Fraction(1, 10**8)), 3)
     assert filter_cost(leaking, "add_remove").leak == Fraction(3, 10**8)

@@ -9,18 +9,7 @@ from hypothesis import strategies as st
 from signing_keys import CERTIFICATE, payload, role, signer
 
 from cloister.errors import InputError, VerificationError
-from cloister.privacy.signing import (
-    Envelope,
-    Trust,
-    add_signature,
-    follow_trust,
-    make_statement,
-    read_statement,
-    sign,
-    sign_trust,
-    signers,
-    standing,
-)
+from cloister.privacy import signing
 
 PEOPLE = [signer(f"person {number}") for number in range(6)]
 
@@ -48,17 +37,19 @@ def text_of(value):
 
 @given(folders, facts)
 def test_what_is_made_and_signed_is_read_as_it_was(files, said):
-    envelope = Envelope.parse(sign(make_statement(files, CERTIFICATE, said), PEOPLE[0]).text)
-    statement = read_statement(envelope)
+    envelope = signing.Envelope.parse(
+        signing.sign(signing.make_statement(files, CERTIFICATE, said), PEOPLE[0]).text
+    )
+    statement = signing.read_statement(envelope)
     assert statement.subjects == files
     assert text_of(statement.facts(CERTIFICATE)) == text_of(said)
-    assert signers(envelope, [each.key for each in PEOPLE]) == {PEOPLE[0].key.id}
+    assert signing.signers(envelope, [each.key for each in PEOPLE]) == {PEOPLE[0].key.id}
 
 
 @given(folders, facts, folders, facts)
 def test_equal_bytes_say_the_same_and_others_do_not(files, said, others, unsaid):
     one, two = (
-        make_statement(*each)
+        signing.make_statement(*each)
         for each in ((files, CERTIFICATE, said), (others, CERTIFICATE, unsaid))
     )
     assert (one == two) is (files == others and text_of(said) == text_of(unsaid))
@@ -70,9 +61,9 @@ def test_any_text_is_read_or_refused(text):
     kind, sig = "application/vnd.in-toto+json", {"sig": body}
     for each in (text, json.dumps({"payload": body, "payloadType": kind, "signatures": [sig]})):
         try:
-            envelope = Envelope.parse(each if isinstance(each, bytes) else each.encode())
-            assert not signers(envelope, [PEOPLE[0].key])
-            read_statement(envelope)
+            envelope = signing.Envelope.parse(each if isinstance(each, bytes) else each.encode())
+            assert not signing.signers(envelope, [PEOPLE[0].key])
+            signing.read_statement(envelope)
         except VerificationError:
             continue
 
@@ -83,9 +74,9 @@ def test_any_text_is_read_or_refused(text):
 def test_a_threshold_is_met_by_members_alone(by, members, data):
     threshold = data.draw(st.integers(1, len(members)))
     keys = tuple(PEOPLE[each].key for each in sorted(members))
-    trust = Trust(signer("house").key, (role("officer", keys, threshold),))
-    envelope = sign(payload(), signer("other"), *(PEOPLE[each] for each in sorted(by)))
-    found = standing(envelope, trust, "officer")
+    trust = signing.Trust(signer("house").key, (role("officer", keys, threshold),))
+    envelope = signing.sign(payload(), signer("other"), *(PEOPLE[each] for each in sorted(by)))
+    found = signing.standing(envelope, trust, "officer")
     assert found.signed == {PEOPLE[each].key.id for each in by & members}
     assert found.complete is (len(by & members) >= threshold)
     assert found.missing == max(0, threshold - len(by & members))
@@ -95,7 +86,7 @@ def test_a_threshold_is_met_by_members_alone(by, members, data):
 def test_each_version_is_believed_if_each_was_signed_as_it_must_be(changes, data):
     """Without any one of its signatures a version is believed neither itself nor by later ones."""
     houses = [signer(f"house {number}") for number in range(7)]
-    trusts, by = [Trust(houses[0].key)], [[houses[0]]]
+    trusts, by = [signing.Trust(houses[0].key)], [[houses[0]]]
     for number, change in enumerate(changes):
         before = trusts[-1]
         current = next(each for each in houses if each.key == before.house)
@@ -109,14 +100,14 @@ def test_each_version_is_believed_if_each_was_signed_as_it_must_be(changes, data
         following = next(each for each in houses if each.key == after.house)
         trusts.append(after)
         by.append([current] if following == current else [current, following])
-    envelopes = [sign_trust(trust, *each) for trust, each in zip(trusts, by, strict=True)]
-    assert follow_trust(envelopes, houses[0].key) == trusts
+    envelopes = [signing.sign_trust(trust, *each) for trust, each in zip(trusts, by, strict=True)]
+    assert signing.follow_trust(envelopes, houses[0].key) == trusts
     place = data.draw(st.integers(0, len(trusts) - 1))
     left_out = data.draw(st.sampled_from(by[place]))
     others = [each for each in by[place] if each != left_out]
-    envelopes[place] = sign_trust(trusts[place], *others, signer("stranger"))
+    envelopes[place] = signing.sign_trust(trusts[place], *others, signer("stranger"))
     try:
-        believed = follow_trust(envelopes, houses[0].key)
+        believed = signing.follow_trust(envelopes, houses[0].key)
     except VerificationError:
         return
     # a first version that nobody signed is one that the reader has not: the next of this key is
@@ -125,10 +116,12 @@ def test_each_version_is_believed_if_each_was_signed_as_it_must_be(changes, data
 
 @given(st.lists(st.sampled_from(range(6)), min_size=1, max_size=6))
 def test_signatures_may_come_in_any_order(by):
-    envelope = sign(payload(), PEOPLE[by[0]])
+    envelope = signing.sign(payload(), PEOPLE[by[0]])
     for each in by[1:]:
-        envelope = add_signature(envelope, PEOPLE[each])
-    assert signers(envelope, [each.key for each in PEOPLE]) == {PEOPLE[each].key.id for each in by}
+        envelope = signing.add_signature(envelope, PEOPLE[each])
+    assert signing.signers(envelope, [each.key for each in PEOPLE]) == {
+        PEOPLE[each].key.id for each in by
+    }
     assert envelope.payload == payload()
     assert len(envelope.signatures) == len(set(by))
 
@@ -137,7 +130,7 @@ def test_signatures_may_come_in_any_order(by):
 def test_what_is_no_json_is_never_signed(value):
     for wrong in ({"a": [value, 0.5]}, {"a": {1: value}}, {"a": (value, b"")}):
         try:
-            make_statement({"a": "ab" * 32}, CERTIFICATE, wrong)
+            signing.make_statement({"a": "ab" * 32}, CERTIFICATE, wrong)
         except InputError:
             continue
         raise AssertionError

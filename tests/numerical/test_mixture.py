@@ -13,7 +13,7 @@ from cloister.models.core.bins import bin_cells, coarse
 from cloister.models.core.costs import PAIR_CELLS
 from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.feasible_sets.feasible_set import FeasibleSet
-from cloister.models.mixture import model
+from cloister.models.mixture import measurements, model
 from cloister.models.mixture.factors import (
     arrange_factors,
     join_feasible_sets,
@@ -21,14 +21,6 @@ from cloister.models.mixture.factors import (
     transfer,
 )
 from cloister.models.mixture.fit import run_rounds
-from cloister.models.mixture.measurements import (
-    TRIPLE_CELLS,
-    AllPairs,
-    TableChoice,
-    candidate_tables,
-    expected_shares,
-    few_parts_pay,
-)
 from cloister.models.mixture.model import chain_of
 from cloister.models.mixture.optimizer import (
     DependencePenalty,
@@ -259,19 +251,19 @@ def test_factors_that_are_empty_or_too_large_are_not_joined():
 
 def test_candidates_are_modest_cover_every_attribute_and_are_expected_as_the_marginals_say():
     bins = bins_of({"a": 2, "b": 40, "c": 150, "d": 9, "e": 120})
-    wanted = candidate_tables(bins, 10_000, seed=3)
+    wanted = measurements.candidate_tables(bins, 10_000, seed=3)
     for coarsenings in wanted:
         assert np.prod([r.size for r in coarsenings]) <= (
-            PAIR_CELLS if len(coarsenings) == 2 else TRIPLE_CELLS
+            PAIR_CELLS if len(coarsenings) == 2 else measurements.TRIPLE_CELLS
         )
         assert len({r.name for r in coarsenings}) == len(coarsenings)
     assert {r.name for coarsenings in wanted for r in coarsenings} == set(bins)
     assert any({r.whole for r in coarsenings} == {True, False} for coarsenings in wanted)
-    ((alone,),) = candidate_tables(bins_of({"a": 4}), 100, seed=1)
+    ((alone,),) = measurements.candidate_tables(bins_of({"a": 4}), 100, seed=1)
     assert alone.name == "a"
     mixture = mixture_on(LAYOUTS["separate"])
-    wanted = candidate_tables(bins_of(SIZES), 1_000, seed=1)
-    shares = expected_shares(mixture, wanted)
+    wanted = measurements.candidate_tables(bins_of(SIZES), 1_000, seed=1)
+    shares = measurements.expected_shares(mixture, wanted)
     assert {len(coarsenings) for coarsenings in wanted} == {2, 3}
     for coarsenings in wanted:
         np.testing.assert_allclose(shares[coarsenings], mixture.marginal(coarsenings), atol=1e-6)
@@ -279,11 +271,11 @@ def test_candidates_are_modest_cover_every_attribute_and_are_expected_as_the_mar
 
 def test_few_parts_are_candidates_where_noise_is_strong_and_few_pairs_are_measured():
     """64 cells of 5 rows are a third of 1,000 rows: what dependence puts elsewhere is less."""
-    assert few_parts_pay(47, 1_000, tables=35, noise_of_cell=5)
-    assert not few_parts_pay(47, 1_000, tables=35, noise_of_cell=3)
-    assert not few_parts_pay(13, 1_000, tables=28, noise_of_cell=5)
+    assert measurements.few_parts_pay(47, 1_000, tables=35, noise_of_cell=5)
+    assert not measurements.few_parts_pay(47, 1_000, tables=35, noise_of_cell=3)
+    assert not measurements.few_parts_pay(13, 1_000, tables=28, noise_of_cell=5)
     for few_parts, least in ((False, 8), (True, 4)):
-        wanted = candidate_tables(bins_of({"a": 40, "b": 40}), 1_000, 3, few_parts)
+        wanted = measurements.candidate_tables(bins_of({"a": 40, "b": 40}), 1_000, 3, few_parts)
         assert min(r.size for coarsenings in wanted for r in coarsenings) == least
 
 
@@ -359,8 +351,8 @@ def test_pairs_of_a_round_make_no_circle_and_are_scored_by_what_the_model_expect
     fit, bins = Fit(mixture_on(LAYOUTS["separate"]), DependencePenalty(1.0)), bins_of(SIZES)
     door, labels = FirstPairs(), [f"table {at}" for at in range(len(bins) - 1)]
     parts = tuple(coarse(own, 2) for own in bins.values())
-    chooser = TableChoice(Exponential(Fraction(1)), 1_000, 2.0)
-    chosen = AllPairs(parts).choose(door, fit.mixture, chooser, labels)
+    chooser = measurements.TableChoice(Exponential(Fraction(1)), 1_000, 2.0)
+    chosen = measurements.AllPairs(parts).choose(door, fit.mixture, chooser, labels)
     assert [label for _, label in door.asked] == labels
     joined = {name: {name} for name in bins}
     for first, second in chosen:
@@ -375,4 +367,4 @@ def test_pairs_of_a_round_make_no_circle_and_are_scored_by_what_the_model_expect
         np.testing.assert_allclose(own, expected, rtol=1e-3, atol=1e-3)
         assert query.penalties[one, other] == 2.0 * own.size
     many = [str(at) for at in range(9)]
-    assert len(AllPairs(parts).choose(FirstPairs(), fit.mixture, chooser, many)) == 9
+    assert len(measurements.AllPairs(parts).choose(FirstPairs(), fit.mixture, chooser, many)) == 9

@@ -6,17 +6,11 @@ import torch
 from torch.func import grad, vmap
 
 from cloister.devices import CPU
+from cloister.models.kamino import training
 from cloister.models.kamino.networks import TupleNetwork
 from cloister.models.kamino.paper.heads import ATTENTIONS, LevelHead, NormalHead, Units
 from cloister.models.kamino.paper.submodels import SubModel, TiedSubModel
 from cloister.models.kamino.paper.training import Stack, descend
-from cloister.models.kamino.training import (
-    Dense,
-    HostSum,
-    TrainingSchedule,
-    fit_bias,
-    gradient_in_units,
-)
 from cloister.privacy.queries.clipped_gradients import clipped_sum
 
 UNITS = Units(((0, 1), (2,), (3,)), (2, 3, 4, 5))
@@ -108,7 +102,7 @@ def test_descent_is_plain(tied):
             ones = torch.ones(len(codes)).double()
             return {n: blocks[n].weighted_sum(ones).float() / len(codes) for n in shapes}
 
-    schedule = TrainingSchedule(1, 0.5)
+    schedule = training.TrainingSchedule(1, 0.5)
     found = descend(submodel, parameters, Sums(), schedule, CPU, lambda done, total: None)
     for name, value in parameters.items():
         torch.testing.assert_close(found[name], value - 0.5 * dense[name].mean(0))
@@ -132,7 +126,7 @@ def test_units_multiply_gradients_before_clipping(setting):
     gains = submodel.gains()
     flat = torch.cat([(dense[name] * gains[name]).flatten(1) for name in parameters], 1).double()
     expected = (flat * torch.clamp(0.5 / flat.norm(dim=1), max=1.0)[:, None]).sum(0)
-    sums = clipped_sum(gradient_in_units(submodel.gradient(parameters, codes), gains), 0.5)
+    sums = clipped_sum(training.gradient_in_units(submodel.gradient(parameters, codes), gains), 0.5)
     assert torch.allclose(
         torch.cat([sums[name].flatten() for name in parameters]), expected, rtol=1e-4, atol=1e-5
     )
@@ -145,15 +139,15 @@ def test_units_of_the_joint_network_multiply_its_gradients():
     codes = codes_of(network.sizes, 9, generator)
     gains, ones = network.gains(), torch.ones(9).double()
     plain = network.gradient(parameters, codes)
-    for name, block in gradient_in_units(plain, gains).items():
+    for name, block in training.gradient_in_units(plain, gains).items():
         assert torch.allclose(
             block.weighted_sum(ones), plain[name].weighted_sum(ones) * gains[name], atol=1e-6
         )
 
 
 def test_a_host_sum_is_the_sum_of_its_block():
-    block = Dense(torch.arange(12.0).reshape(3, 4))
-    on_host = HostSum(block)
+    block = training.Dense(torch.arange(12.0).reshape(3, 4))
+    on_host = training.HostSum(block)
     weights = torch.tensor([1.0, 0.5, 0.0]).double()
     assert on_host.weighted_sum(weights).device.type == "cpu"
     assert torch.equal(on_host.weighted_sum(weights), block.weighted_sum(weights))
@@ -163,7 +157,7 @@ def test_a_host_sum_is_the_sum_of_its_block():
 def test_calibration_reaches_the_shares_of_every_attribute_of_a_unit():
     logits = torch.randn(4000, 6, generator=torch.Generator().manual_seed(3))
     shares = [torch.tensor([0.8, 0.2]).double(), torch.tensor([0.5, 0.3, 0.2]).double()]
-    fitted = fit_bias(logits, shares)
+    fitted = training.fit_bias(logits, shares)
     joint = torch.softmax(logits + fitted.bias, 1).mean(0).reshape(2, 3)
     assert torch.allclose(joint.sum(1).double(), shares[0], atol=2e-3)
     assert torch.allclose(joint.sum(0).double(), shares[1], atol=2e-3)
@@ -182,7 +176,7 @@ def test_sub_models_side_by_side_have_their_own_gradients():
     submodels, stack, start, generator = stack_of(units, (1, 2, 3), 6)
     joined = stack.joined(start)
     codes = codes_of(units.sizes, 13, generator)
-    blocks = gradient_in_units(stack.gradient(joined, codes), stack.gains())
+    blocks = training.gradient_in_units(stack.gradient(joined, codes), stack.gains())
     assert set(blocks) == set(joined) == set(stack.gains())
     norms = torch.stack([own.squared_norms() for own in blocks.values()]).sum(0)
     weights = torch.randn(13, generator=generator).double()
@@ -191,7 +185,7 @@ def test_sub_models_side_by_side_have_their_own_gradients():
         assert {n: v.tolist() for n, v in stack.part(joined, at).items()} == {
             n: v.tolist() for n, v in start[at].items()
         }
-        alone = gradient_in_units(submodel.gradient(start[at], codes), submodel.gains())
+        alone = training.gradient_in_units(submodel.gradient(start[at], codes), submodel.gains())
         for name, found in stack.part(sums, at).items():
             torch.testing.assert_close(
                 found, alone[name].weighted_sum(weights), rtol=1e-4, atol=1e-5

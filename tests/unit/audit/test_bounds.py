@@ -9,16 +9,9 @@ from scipy.stats import norm
 
 from cloister.audit.bounds import Claim, Shown, TradeOff, alarms, chance_of_repeats, ranks
 from cloister.audit.doors import Repeats
-from cloister.privacy.events import (
-    Bounded,
-    GaussianCounts,
-    Relation,
-    Selection,
-    Sensitivity,
-    repeat,
-)
+from cloister.privacy import events
 
-ONE = Sensitivity(1, 1, 1, 1)
+ONE = events.Sensitivity(1, 1, 1, 1)
 MU = 0.45
 NOTHING = {"nearer": 0.0, "farther": 1.0, "repeated": 1.0, "unread": 0, "unplanned": 0}
 
@@ -26,11 +19,11 @@ NOTHING = {"nearer": 0.0, "farther": 1.0, "repeated": 1.0, "unread": 0, "unplann
 def gaussian(mu=MU, answers=20):
     """So many Gaussian answers that together are mu-Gaussian private."""
     multiplier = Fraction(math.sqrt(answers) / mu).limit_denominator(10**6)
-    return repeat(GaussianCounts(multiplier, ONE), answers)
+    return events.repeat(events.GaussianCounts(multiplier, ONE), answers)
 
 
 def claim(event=None):
-    return Claim.of(event or gaussian(), 1e-6, Relation.ADD_REMOVE)
+    return Claim.of(event or gaussian(), 1e-6, events.Relation.ADD_REMOVE)
 
 
 def drawn(mu, trials, seed, claimed=MU):
@@ -51,12 +44,12 @@ def test_the_claim_of_gaussian_answers_is_their_mu_and_of_one_response_an_area()
     assert claim().mu >= 0.999 * MU
     epsilon = 0.8
     right = math.exp(epsilon) / (1 + math.exp(epsilon))
-    area = claim(Bounded(Fraction(4, 5))).area
+    area = claim(events.Bounded(Fraction(4, 5))).area
     assert area == pytest.approx(right, abs=0.002)
     assert area >= right - 1e-6
 
 
-@pytest.mark.parametrize("event", [gaussian(), repeat(Selection(Fraction(1, 5)), 10)])
+@pytest.mark.parametrize("event", [gaussian(), events.repeat(events.Selection(Fraction(1, 5)), 10)])
 def test_a_trade_off_curve_allows_guessing_and_no_certainty(event):
     claimed = claim(event)
     assert all(claimed.allows(rate, rate) for rate in (0.01, 0.3, 0.99))
@@ -158,8 +151,8 @@ def test_a_family_has_the_level_of_all_its_members():
 
 
 def test_counts_that_cannot_all_move_by_a_full_step_are_read_as_normals():
-    event = GaussianCounts(Fraction(5), Sensitivity(10, 5, 20, 30))
-    for relation in Relation:
+    event = events.GaussianCounts(Fraction(5), events.Sensitivity(10, 5, 20, 30))
+    for relation in events.Relation:
         assert Claim.of(event, 1e-6, relation).mu == pytest.approx(1 / 5, rel=0.01)
 
 

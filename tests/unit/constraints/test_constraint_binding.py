@@ -8,32 +8,23 @@ import pytest
 
 from cloister.constraints import Op, bind, holds, parse_denial, read_holoclean
 from cloister.errors import ConstraintError
-from cloister.schema.attributes import (
-    Boolean,
-    Categorical,
-    Date,
-    Datetime,
-    Float,
-    Integer,
-    Ordinal,
-    TextKey,
-)
+from cloister.schema import attributes
 from cloister.schema.domain import Domain, Table
 
 LEVELS = ["low", "mid", "high"]
 DOMAIN = Domain.of(
     {
-        "id": TextKey(type="text", pattern="R{0..99}"),
-        "age": Integer(type="integer", min=0, max=100, nullable=True),
-        "score": Float(type="float", min=0, max=1, decimals=2),
-        "home": Categorical(type="categorical", values=["x", "y", "18"], nullable=True),
-        "work": Categorical(type="categorical", values=["y", "z", "x"]),
-        "grade": Ordinal(type="ordinal", values=LEVELS),
-        "goal": Ordinal(type="ordinal", values=LEVELS),
-        "rank": Ordinal(type="ordinal", values=["mid", "low"]),
-        "ok": Boolean(type="boolean"),
-        "born": Date(type="date", min="1900-01-01", max="2020-12-31"),  # type: ignore[arg-type]
-        "seen": Datetime(type="datetime", min="2000-01-01", max="2020-12-31"),  # type: ignore[arg-type]
+        "id": attributes.TextKey(type="text", pattern="R{0..99}"),
+        "age": attributes.Integer(type="integer", min=0, max=100, nullable=True),
+        "score": attributes.Float(type="float", min=0, max=1, decimals=2),
+        "home": attributes.Categorical(type="categorical", values=["x", "y", "18"], nullable=True),
+        "work": attributes.Categorical(type="categorical", values=["y", "z", "x"]),
+        "grade": attributes.Ordinal(type="ordinal", values=LEVELS),
+        "goal": attributes.Ordinal(type="ordinal", values=LEVELS),
+        "rank": attributes.Ordinal(type="ordinal", values=["mid", "low"]),
+        "ok": attributes.Boolean(type="boolean"),
+        "born": attributes.Date(type="date", min="1900-01-01", max="2020-12-31"),  # type: ignore[arg-type]
+        "seen": attributes.Datetime(type="datetime", min="2000-01-01", max="2020-12-31"),  # type: ignore[arg-type]
     },
     Path(),
 )

@@ -7,17 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from cloister.constraints import (
-    ConstraintDeclaration,
-    bind,
-    constraints_of,
-    declaration_of,
-    format_denial,
-    format_holoclean,
-    parse_check,
-    parse_denial,
-    require_consistent,
-)
+from cloister import constraints
 from cloister.errors import ConstraintError
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table
@@ -43,8 +33,8 @@ def broken(check: str) -> list[bool]:
     """The rows of all kinds that break one of the denials of a check."""
     columns = pd.DataFrame(ROWS, columns=["left", "status", "q6", "q5"], dtype=object)
     table = Table(DOMAIN, {name: DOMAIN[name].encode(columns[name]) for name in columns})
-    rules = parse_check(check, "r", NULLABLE)
-    masks = [bind(rule, DOMAIN).violation_mask(table, table) for rule in rules]
+    rules = constraints.parse_check(check, "r", NULLABLE)
+    masks = [constraints.bind(rule, DOMAIN).violation_mask(table, table) for rule in rules]
     return [any(each) for each in zip(*masks, strict=True)]
 
 
@@ -86,23 +76,29 @@ def test_a_check_is_broken_by_exactly_the_rows_that_break_its_sentence(check: st
 
 
 def test_a_check_is_one_denial_for_each_direction() -> None:
-    rules = parse_check("t.left is missing exactly if t.status = 'a'", "leave", NULLABLE)
-    assert [(rule.name, format_denial(rule)) for rule in rules] == [
+    rules = constraints.parse_check(
+        "t.left is missing exactly if t.status = 'a'", "leave", NULLABLE
+    )
+    assert [(rule.name, constraints.format_denial(rule)) for rule in rules] == [
         ("leave_1", "t.status = 'a' and t.left is not missing"),
         ("leave_2", "t.left is missing and t.status != 'a'"),
     ]
-    (one,) = parse_check("t.left is missing if t.status = 'a'", "leave", NULLABLE)
+    (one,) = constraints.parse_check("t.left is missing if t.status = 'a'", "leave", NULLABLE)
     assert one.name == "leave"
 
 
 def test_denials_of_missing_are_declared_again_as_they_were() -> None:
     declared = [
-        ConstraintDeclaration(check="t.left is missing exactly if t.q6 = 'a'", name="leave"),
-        ConstraintDeclaration(deny="t1.left is missing and t2.q5 is not null", soft=True),
+        constraints.ConstraintDeclaration(
+            check="t.left is missing exactly if t.q6 = 'a'", name="leave"
+        ),
+        constraints.ConstraintDeclaration(
+            deny="t1.left is missing and t2.q5 is not null", soft=True
+        ),
     ]
-    rules = constraints_of(declared, DOMAIN.names, Path(), domain=DOMAIN)
-    again = [declaration_of(rule) for rule in rules]
-    assert constraints_of(again, DOMAIN.names, Path()) == rules
+    rules = constraints.constraints_of(declared, DOMAIN.names, Path(), domain=DOMAIN)
+    again = [constraints.declaration_of(rule) for rule in rules]
+    assert constraints.constraints_of(again, DOMAIN.names, Path()) == rules
     assert [rule.arity for rule in rules] == [1, 1, 1, 2]
 
 
@@ -120,7 +116,7 @@ def test_denials_of_missing_are_declared_again_as_they_were() -> None:
 )
 def test_other_sentences_are_refused(check: str, said: str) -> None:
     with pytest.raises(ConstraintError, match=said):
-        parse_check(check, "r", NULLABLE)
+        constraints.parse_check(check, "r", NULLABLE)
 
 
 @pytest.mark.parametrize(
@@ -132,14 +128,14 @@ def test_other_sentences_are_refused(check: str, said: str) -> None:
 )
 def test_what_is_never_missing_cannot_be_said_to_be(rule: str, said: str) -> None:
     with pytest.raises(ConstraintError, match=said):
-        bind(parse_denial(rule, "r"), DOMAIN)
+        constraints.bind(constraints.parse_denial(rule, "r"), DOMAIN)
 
 
 def test_contradictions_of_missing_are_found_and_it_has_no_form_of_holoclean() -> None:
     texts = ("t.left is missing", "t.left is not missing and t.q5 is missing", "t.q5 < 3")
-    rules = [parse_denial(text, f"r{number}") for number, text in enumerate(texts)]
-    require_consistent(rules[:2], DOMAIN, 10)
+    rules = [constraints.parse_denial(text, f"r{number}") for number, text in enumerate(texts)]
+    constraints.require_consistent(rules[:2], DOMAIN, 10)
     with pytest.raises(ConstraintError, match="'r0', 'r1', 'r2'"):
-        require_consistent(rules, DOMAIN, 10)
+        constraints.require_consistent(rules, DOMAIN, 10)
     with pytest.raises(ConstraintError, match="no HoloClean form"):
-        format_holoclean(parse_denial("t.left is missing", "r"))
+        constraints.format_holoclean(constraints.parse_denial("t.left is missing", "r"))

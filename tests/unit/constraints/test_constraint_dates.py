@@ -9,13 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from cloister.constraints import (
-    ConstraintDeclaration,
-    bind,
-    constraints_of,
-    format_denial,
-    require_consistent,
-)
+from cloister import constraints
 from cloister.errors import ConstraintError
 from cloister.schema.attributes import AnyAttribute, Categorical, Date, Integer, Ordinal
 from cloister.schema.domain import Domain, Table
@@ -40,13 +34,13 @@ def domain_of(**declared: AnyAttribute) -> Domain:
 
 
 def rules_of(domain: Domain, check: str, name: str = "date") -> Any:
-    declared = [ConstraintDeclaration(check=check, name=name)]
-    return constraints_of(declared, domain.names, Path(), domain=domain)
+    declared = [constraints.ConstraintDeclaration(check=check, name=name)]
+    return constraints.constraints_of(declared, domain.names, Path(), domain=domain)
 
 
 def allowed(domain: Domain, rules: Any, codes: dict[str, list[int]]) -> list[bool]:
     table = Table(domain, {name: pd.Series(each).to_numpy() for name, each in codes.items()})
-    masks = [bind(rule, domain).violation_mask(table, table) for rule in rules]
+    masks = [constraints.bind(rule, domain).violation_mask(table, table) for rule in rules]
     return [not any(each) for each in zip(*masks, strict=True)]
 
 
@@ -59,7 +53,7 @@ def is_date(year: int, month: int, day: int) -> bool:
 def test_without_a_year_every_day_of_a_leap_year_is_a_date(month: str, day: str) -> None:
     domain = domain_of(m=MONTHS[month], d=DAYS[day])
     rules = rules_of(domain, "t.m, t.d is a date")
-    require_consistent(rules, domain, 10)
+    constraints.require_consistent(rules, domain, 10)
     months, days = zip(*itertools.product(range(12), range(31)), strict=True)
     expected = [is_date(2024, m + 1, d + 1) for m, d in zip(months, days, strict=True)]
     assert allowed(domain, rules, {"m": list(months), "d": list(days)}) == expected
@@ -97,7 +91,7 @@ def test_the_denials_of_a_date_say_each_day_and_the_sentence_that_they_stand_for
     domain = domain_of(month=MONTHS["abbreviations"], day=DAYS["numbers"])
     rules = rules_of(domain, "t.month, t.day is a date")
     days = [("feb", 30), *((month, 31) for month in ("feb", "apr", "jun", "sep", "nov"))]
-    assert [(rule.name, format_denial(rule)) for rule in rules] == [
+    assert [(rule.name, constraints.format_denial(rule)) for rule in rules] == [
         (f"date_{number}", f"t.month = '{month}' and t.day = {day}")
         for number, (month, day) in enumerate(days, 1)
     ]

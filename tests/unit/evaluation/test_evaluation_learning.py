@@ -16,15 +16,7 @@ from cloister.evaluation.targets import (
     default_targets,
     targets_of,
 )
-from cloister.schema.attributes import (
-    AnyAttribute,
-    Boolean,
-    Categorical,
-    Date,
-    Integer,
-    Ordinal,
-    TextKey,
-)
+from cloister.schema import attributes
 from cloister.schema.domain import Domain, Table
 from cloister.schema.spec import Above
 
@@ -41,13 +33,13 @@ def late_imports():
     )
 
 
-ATTRIBUTES: dict[str, AnyAttribute] = {
-    "id": TextKey(type="text", pattern="R{00001..99999}"),
-    "zone": Categorical(type="categorical", values=["n", "e", "s", "w"], nullable=True),
-    "grade": Ordinal(type="ordinal", values=["low", "middle", "high"]),
-    "member": Boolean(type="boolean"),
-    "pay": Integer(type="integer", min=0, max=100, special=[9_999], nullable=True),
-    "since": Date(type="date", min="2000-01-01", max="2020-12-31"),  # type: ignore[arg-type]
+ATTRIBUTES: dict[str, attributes.AnyAttribute] = {
+    "id": attributes.TextKey(type="text", pattern="R{00001..99999}"),
+    "zone": attributes.Categorical(type="categorical", values=["n", "e", "s", "w"], nullable=True),
+    "grade": attributes.Ordinal(type="ordinal", values=["low", "middle", "high"]),
+    "member": attributes.Boolean(type="boolean"),
+    "pay": attributes.Integer(type="integer", min=0, max=100, special=[9_999], nullable=True),
+    "since": attributes.Date(type="date", min="2000-01-01", max="2020-12-31"),  # type: ignore[arg-type]
 }
 DOMAIN = Domain.of(ATTRIBUTES, Path())
 
@@ -94,7 +86,7 @@ def test_default_targets_come_from_the_domain_alone_and_are_few_of_wide_tables()
     assert positives["grade"] == PositiveLabels(frozenset({"middle", "high"}))
     assert positives["pay"] == PositiveAbove(50)
     assert "id" not in positives
-    wide = Domain.of({f"c{k}": Boolean(type="boolean") for k in range(500)}, Path())
+    wide = Domain.of({f"c{k}": attributes.Boolean(type="boolean") for k in range(500)}, Path())
     names = [target.attribute for target in default_targets(wide)]
     assert len(names) == 16
     assert (names[0], names[-1]) == ("c0", "c499")

@@ -6,26 +6,19 @@ import numpy as np
 import pytest
 
 from cloister.models.core.noisy_table import project_rows
-from cloister.models.deniability.network import (
-    Correlations,
-    ParentLimits,
-    choose_parents,
-    dependency_order,
-    merit,
-    symmetrical_uncertainty,
-)
+from cloister.models.deniability import network
 from cloister.models.deniability.paper.plan import most_costs
 
 
 def test_merit_and_symmetrical_uncertainty_are_those_of_the_equations():
     one_parent, two_parents = np.array([0.6]), np.array([0.6 + 0.3])
-    assert merit(one_parent, np.zeros(1), 0) == 0
-    assert merit(one_parent, np.zeros(1), 1) == pytest.approx(0.6)
+    assert network.merit(one_parent, np.zeros(1), 0) == 0
+    assert network.merit(one_parent, np.zeros(1), 1) == pytest.approx(0.6)
     # (0.6 + 0.3) / sqrt(2 + 2 * 0.5)
-    assert merit(two_parents, np.array([2 * 0.5]), 2) == pytest.approx(0.9 / math.sqrt(3))
+    assert network.merit(two_parents, np.array([2 * 0.5]), 2) == pytest.approx(0.9 / math.sqrt(3))
     # x = y: H(x) = H(y) = H(x, y) = 1; independent: H(x, y) = 2
     one = np.array([1.0, 1.0, 0.0])
-    uncertainty = symmetrical_uncertainty(one, one, np.array([1.0, 2.0, 0.0]))
+    uncertainty = network.symmetrical_uncertainty(one, one, np.array([1.0, 2.0, 0.0]))
     assert uncertainty.tolist() == [1.0, 0.0, 0.0]
 
 
@@ -69,10 +62,10 @@ def test_structures_are_acyclic_and_within_their_cost(seed):
     related = np.triu(related, 1) + np.triu(related, 1).T
     names = tuple(f"c{index}" for index in range(size))
     sizes, most = [int(n) for n in rng.integers(2, 9, size)], [40.0] * size
-    limits = ParentLimits(sizes, most, np.full_like(related, 0.2))
-    parents = choose_parents(Correlations(names, related, related), limits)
-    assert parents == parents_by_trial(Correlations(names, related, related), limits)
-    order = dependency_order(parents, names)
+    limits = network.ParentLimits(sizes, most, np.full_like(related, 0.2))
+    parents = network.choose_parents(network.Correlations(names, related, related), limits)
+    assert parents == parents_by_trial(network.Correlations(names, related, related), limits)
+    order = network.dependency_order(parents, names)
     for name, chosen in parents.items():
         assert all(order.index(parent) < order.index(name) for parent in chosen)
         assert math.prod(sizes[names.index(parent)] for parent in chosen) <= 40

@@ -6,13 +6,7 @@ from hypothesis import strategies as st
 from links import count_matches
 from noisy_tables import noisy_table
 
-from cloister.models.dpview.sampler import (
-    apply_referee,
-    by_matching,
-    by_priority,
-    link_views,
-    spread_out,
-)
+from cloister.models.dpview import sampler
 from cloister.models.dpview.tables import WholeView, round_views
 from cloister.models.dpview.views import best_views, with_upper
 
@@ -46,7 +40,7 @@ def test_linking_gives_exactly_n_records_and_reproduces_every_view(seed, width, 
     whole = round_views(
         [view_of(names, people) for names in best_views(SHAPES, width).linked], rows, rng
     )
-    records = link_views(whole, (), rng)
+    records = sampler.link_views(whole, (), rng)
     assert records.parts.shape == (rows, len(SHAPES))
     for view in whole:
         assert (table_of(records, view.names) == view.counts).all()
@@ -55,17 +49,17 @@ def test_linking_gives_exactly_n_records_and_reproduces_every_view(seed, width, 
 def test_views_that_do_not_agree_still_give_exactly_n_records():
     first = WholeView(("a", "b"), np.array([[5, 0], [3, 2], [0, 0]]))
     second = WholeView(("b", "d"), np.array([[1, 1], [4, 4]]))
-    records = link_views([first, second], (), np.random.default_rng(0))
+    records = sampler.link_views([first, second], (), np.random.default_rng(0))
     assert len(records.parts) == 10
     assert (table_of(records, ("a", "b")) == first.counts).all()
 
 
 def test_records_of_greater_count_are_linked_first_as_in_the_example_of_the_paper():
     left, right = np.array([[0], [0], [0]]), np.array([[0], [0], [1]])
-    taken = by_priority(left, right, np.array([1, 2, 2]), np.random.default_rng(1))
+    taken = sampler.by_priority(left, right, np.array([1, 2, 2]), np.random.default_rng(1))
     assert sorted(taken) == [0, 1, 2] and taken[0] == 2
     left, right = np.array([[0, 1], [0, 1], [0, 0]]), np.array([[0, 1], [0, 0], [0, 0]])
-    taken = by_priority(left, right, np.array([2, 2, 1]), np.random.default_rng(2))
+    taken = sampler.by_priority(left, right, np.array([2, 2, 1]), np.random.default_rng(2))
     assert count_matches(left, right, taken) == 2
 
 
@@ -76,7 +70,7 @@ def test_the_heuristic_links_as_many_as_a_maximum_matching(seed):
     left, right = rng.integers(0, 3, (40, 2)), rng.integers(0, 3, (40, 2))
     totals = [
         count_matches(left, right, pairing(left, right, np.ones(40, dtype=np.int64), rng))
-        for pairing in (by_priority, by_matching)
+        for pairing in (sampler.by_priority, sampler.by_matching)
     ]
     assert totals[0] == totals[1]
 
@@ -86,7 +80,7 @@ def test_a_referee_brings_records_nearer_to_its_table_and_changes_no_view():
     views = with_upper(best_views(SHAPES, 3))
     whole = round_views([view_of(names, people) for names in views.linked], ROWS, rng)
     referees = [view_of(names, people) for names in views.referees]
-    plain, judged = link_views(whole, (), rng), link_views(whole, referees, rng)
+    plain, judged = sampler.link_views(whole, (), rng), sampler.link_views(whole, referees, rng)
     for view in whole:
         assert (table_of(judged, view.names) == view.counts).all()
     for referee in referees:
@@ -100,8 +94,8 @@ def test_a_referee_brings_records_nearer_to_its_table_and_changes_no_view():
 def test_a_referee_that_nothing_can_satisfy_changes_no_view():
     people = population(5, 300)
     whole = round_views([view_of(("a", "b"), people)], 300, np.random.default_rng(0))
-    records = spread_out(whole[0])
-    judged = apply_referee(
+    records = sampler.spread_out(whole[0])
+    judged = sampler.apply_referee(
         records, ["a"], ["b"], view_of(("a", "b"), population(6, 300)), np.random.default_rng(0)
     )
     assert (table_of(judged, ("a", "b")) == whole[0].counts).all()
@@ -111,6 +105,6 @@ def test_hardly_any_rows_and_margins_in_the_order_of_the_names():
     people, rng = population(1), np.random.default_rng(0)
     for rows in (0, 1):
         linked = [view_of(names, people) for names in best_views(SHAPES, 3).linked]
-        assert len(link_views(round_views(linked, rows, rng), (), rng).parts) == rows
+        assert len(sampler.link_views(round_views(linked, rows, rng), (), rng).parts) == rows
     view = view_of(("a", "b", "c"), people)
     assert (view.project(["c", "a"]).counts == view.counts.sum(1).T).all()

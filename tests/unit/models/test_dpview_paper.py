@@ -12,12 +12,7 @@ from links import count_matches
 from noisy_tables import noisy_table
 
 from cloister.errors import PlanError, SpecError
-from cloister.models.dpview.paper.plan import (
-    bucket_sizes,
-    random_views,
-    share_above_noise,
-    width_by_guideline,
-)
+from cloister.models.dpview.paper import plan
 from cloister.models.dpview.sampler import Records, apply_referee, by_matching, by_priority
 from cloister.models.dpview.tables import round_largest
 from cloister.models.dpview.views import best_views
@@ -117,7 +112,7 @@ def test_numbers_are_cut_into_equal_buckets():
     assert cells.starts.tolist() == [0, 20, 40, 50, 51, 60, 80, 100]
     assert equal_cells(domain["sex"], 5).size == 2
     task = Task(domain, (), 100, Neighbours())
-    assert bucket_sizes(task, 5) == {"age": 8, "sex": 2}
+    assert plan.bucket_sizes(task, 5) == {"age": 8, "sex": 2}
 
 
 @pytest.mark.parametrize("method", ["dpview", "dpview+", "dpview-paper", "dpview+-paper"])
@@ -137,21 +132,21 @@ def test_a_view_too_large_is_refused_and_dpview_plus_says_where_it_has_no_refere
 
 
 def test_the_guideline_gives_wider_views_to_more_rows_and_greater_epsilon():
-    sizes = bucket_sizes(adult(), 16)
-    widths = [width_by_guideline(sizes, 1.0, rows) for rows in (100, 5_000, 48_842, 10**7)]
+    sizes = plan.bucket_sizes(adult(), 16)
+    widths = [plan.width_by_guideline(sizes, 1.0, rows) for rows in (100, 5_000, 48_842, 10**7)]
     assert widths == sorted(widths)
     assert widths[2] == 5
-    assert width_by_guideline(sizes, 0.2, 48_842) == 4
-    assert 0 <= share_above_noise(7, sizes, 0.01, 100) < 0.01
+    assert plan.width_by_guideline(sizes, 0.2, 48_842) == 4
+    assert 0 <= plan.share_above_noise(7, sizes, 0.01, 100) < 0.01
 
 
 def test_random_partitions_hold_every_attribute_and_are_hardly_better_than_the_search():
-    sizes = bucket_sizes(adult(), 16)
-    views = random_views(sizes, 5)
+    sizes = plan.bucket_sizes(adult(), 16)
+    views = plan.random_views(sizes, 5)
     assert sorted(views.sequence) == sorted(sizes)
     assert views.within_bounds(sizes)
     assert best_views(sizes, 5).size(sizes) <= 1.1 * views.size(sizes)
-    assert views == random_views(dict(reversed(sizes.items())), 5)
+    assert views == plan.random_views(dict(reversed(sizes.items())), 5)
 
 
 def test_what_a_spec_says_of_views_is_of_these_methods_alone(tmp_path):

@@ -6,18 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from noisy_tables import noisy_table
 
-from cloister.models.dpview.tables import (
-    consistency_weights,
-    impose_agreement,
-    independent_table,
-    initial_view,
-    make_consistent,
-    project_non_negative,
-    round_rows,
-    round_views,
-    shared_sets,
-    shrink_view,
-)
+from cloister.models.dpview import tables
 from cloister.models.dpview.views import best_views
 
 SHAPES = {"a": 3, "b": 2, "c": 4, "d": 2, "e": 3, "f": 2}
@@ -50,22 +39,22 @@ def disagreement(views):
 @given(OVERLAPS, st.integers(0, 99))
 @settings(max_examples=60)
 def test_one_pass_makes_views_of_any_overlaps_agree_and_a_second_changes_nothing(overlaps, seed):
-    views = impose_agreement([noisy(names, seed) for names in overlaps], 1_000)
+    views = tables.impose_agreement([noisy(names, seed) for names in overlaps], 1_000)
     assert disagreement(views) < 1e-6
     assert all(view.counts.sum() == pytest.approx(1_000) for view in views)
-    twice = impose_agreement(views, 1_000)
+    twice = tables.impose_agreement(views, 1_000)
     assert all(np.allclose(a.counts, b.counts) for a, b in zip(views, twice, strict=True))
 
 
 def test_shared_sets_are_closed_and_smaller_ones_come_first():
-    sets = shared_sets([("a", "b", "c"), ("b", "c", "d"), ("c", "d", "a")])
+    sets = tables.shared_sets([("a", "b", "c"), ("b", "c", "d"), ("c", "d", "a")])
     assert sets[0] == frozenset() and frozenset("c") in sets
     assert [len(names) for names in sets] == sorted(map(len, sets))
 
 
 def test_a_view_weighs_by_the_precision_of_its_margin():
     narrow, broad = noisy(("a", "b"), 1), noisy(("a", "c", "e"), 1)
-    weights = consistency_weights([narrow, broad], frozenset("a"))
+    weights = tables.consistency_weights([narrow, broad], frozenset("a"))
     assert weights == pytest.approx([6 / 7, 1 / 7])
 
 
@@ -76,7 +65,7 @@ def test_weighted_agreement_brings_noisy_margins_nearer_to_the_truth():
     for _ in range(200):
         first = noisy_table(("a", "b"), truth.sum(2) + rng.laplace(0, 10, (3, 2)), 14.1)
         second = noisy_table(("b", "c"), truth.sum(0) + rng.laplace(0, 10, (2, 4)), 14.1)
-        agreeing = impose_agreement([first, second], float(truth.sum()))
+        agreeing = tables.impose_agreement([first, second], float(truth.sum()))
         before.append(np.square(first.counts - truth.sum(2)).sum())
         after.append(np.square(agreeing[0].counts - truth.sum(2)).sum())
     assert np.mean(after) < 0.9 * np.mean(before)
@@ -85,7 +74,7 @@ def test_weighted_agreement_brings_noisy_margins_nearer_to_the_truth():
 @given(st.lists(st.floats(-50, 100), min_size=1, max_size=30))
 def test_non_negative_counts_keep_their_sum_and_are_the_nearest(values):
     counts = np.array(values)
-    projected = project_non_negative(counts)
+    projected = tables.project_non_negative(counts)
     assert (projected >= 0).all()
     assert projected.sum() == pytest.approx(max(counts.sum(), 0.0), abs=1e-6)
     order = np.argsort(counts)
@@ -98,7 +87,7 @@ def test_non_negative_counts_keep_their_sum_and_are_the_nearest(values):
 @given(OVERLAPS, st.integers(0, 50))
 @settings(max_examples=20)
 def test_consistent_views_are_not_negative_and_nearly_agree(overlaps, seed):
-    views = make_consistent([noisy(names, seed) for names in overlaps], 1_000)
+    views = tables.make_consistent([noisy(names, seed) for names in overlaps], 1_000)
     assert all((view.counts >= 0).all() for view in views)
     assert disagreement(views) < 5.0
 
@@ -107,8 +96,8 @@ def test_consistent_views_are_not_negative_and_nearly_agree(overlaps, seed):
 @settings(max_examples=40)
 def test_rounded_views_are_whole_not_negative_agree_and_sum_to_n(seed, width, rows):
     linked = best_views(SHAPES, width).linked
-    views = make_consistent([noisy(names, seed) for names in linked], 1_000)
-    whole = round_views(views, rows, np.random.default_rng(seed))
+    views = tables.make_consistent([noisy(names, seed) for names in linked], 1_000)
+    whole = tables.round_views(views, rows, np.random.default_rng(seed))
     for index, first in enumerate(whole):
         assert (
             first.counts.dtype == np.int64
@@ -121,11 +110,11 @@ def test_rounded_views_are_whole_not_negative_agree_and_sum_to_n(seed, width, ro
 
 
 def test_rounding_changes_no_count_by_much_where_views_agree():
-    views = make_consistent(
+    views = tables.make_consistent(
         [noisy(names, 3, level=1.0, total=100_000) for names in best_views(SHAPES, 3).linked],
         100_000,
     )
-    whole = round_views(views, 100_000, np.random.default_rng(1))
+    whole = tables.round_views(views, 100_000, np.random.default_rng(1))
     for view, counts in zip(views, whole, strict=True):
         assert np.abs(view.counts - counts.counts).sum() < 0.005 * 100_000
 
@@ -133,7 +122,7 @@ def test_rounding_changes_no_count_by_much_where_views_agree():
 def test_rounding_keeps_sums_and_expectations():
     rng = np.random.default_rng(2)
     counts = np.array([[0.4, 3.3, 1.3], [0.0, 0.0, 0.0]])
-    drawn = np.array([round_rows(counts, np.array([5, 2]), rng) for _ in range(4_000)])
+    drawn = np.array([tables.round_rows(counts, np.array([5, 2]), rng) for _ in range(4_000)])
     assert (drawn.sum(2) == [5, 2]).all()
     assert np.abs(drawn[:, 0].mean(0) - counts[0]).max() < 0.06
     assert (np.abs(drawn[:, 0] - counts[0]) < 1).all()
@@ -143,25 +132,27 @@ def test_the_initial_view_holds_most_rows_above_the_noise():
     flat, peaked = np.full((3, 2), 10.0), np.zeros((3, 4))
     peaked[0, 0] = 60.0
     views = [noisy_table(("a", "b"), flat, 8.0), noisy_table(("a", "c"), peaked, 8.0)]
-    assert initial_view(views, 60.0) == 1
+    assert tables.initial_view(views, 60.0) == 1
 
 
 def test_interactions_of_pure_noise_are_dropped_and_clear_ones_stay():
     rng = np.random.default_rng(4)
     product = np.multiply.outer([300.0, 500.0, 200.0], [0.5, 0.3, 0.1, 0.1])
-    drowned = shrink_view(
+    drowned = tables.shrink_view(
         noisy_table(("a", "c"), product + rng.laplace(0, 3, product.shape), 3 * 2**0.5)
     )
-    assert np.abs(drowned.counts - independent_table(drowned.counts)).sum() < 20
+    assert np.abs(drowned.counts - tables.independent_table(drowned.counts)).sum() < 20
     clear = np.diag([400.0, 300.0, 300.0])
-    shrunk = shrink_view(noisy_table(("a", "e"), clear + rng.laplace(0, 3, (3, 3)), 3 * 2**0.5))
+    shrunk = tables.shrink_view(
+        noisy_table(("a", "e"), clear + rng.laplace(0, 3, (3, 3)), 3 * 2**0.5)
+    )
     assert np.abs(shrunk.counts - clear).sum() < 60
     assert np.allclose(shrunk.project("a").counts, shrunk.counts.sum(1))
 
 
 def test_shrinking_three_ways_keeps_one_way_margins():
     view = noisy(("a", "b", "c"), 9, level=2.0)
-    shrunk = shrink_view(view)
+    shrunk = tables.shrink_view(view)
     for name in view.names:
         assert np.allclose(
             shrunk.project(name).counts, np.maximum(view.project(name).counts, 0.0), atol=60

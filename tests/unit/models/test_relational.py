@@ -17,20 +17,13 @@ from cloister.constraints import DenialConstraint
 from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.errors import DataError, PlanError
 from cloister.models.registry import create
+from cloister.models.relational import profiles
 from cloister.models.relational.degrees import round_unbiased
 from cloister.models.relational.link import Link, Measured, Side
 from cloister.models.relational.link_plan import MOST_CANDIDATES, workloads
 from cloister.models.relational.matching import match
 from cloister.models.relational.model import RelationalModel
 from cloister.models.relational.paper.relationship import sample_exactly
-from cloister.models.relational.profiles import (
-    Problem,
-    Profiles,
-    ProfileTarget,
-    Workload,
-    parts_by,
-    project_columns,
-)
 from cloister.models.relational.rows import estimate_rows, tasks_of_rows
 from cloister.models.relational.synthesizer import RelationalSynthesizer
 from cloister.models.task import Budget, DatabaseTask, Task
@@ -39,18 +32,10 @@ from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource
+from cloister.schema import relations
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table
 from cloister.schema.partition import EQUAL, NEAR, PairKinds
-from cloister.schema.relations import (
-    Database,
-    ForeignKey,
-    Schema,
-    joined_table,
-    joined_tables,
-    own_column,
-    require_unique_keys,
-)
 
 PATIENTS = Domain.of(
     {
@@ -66,8 +51,8 @@ VISITS = Domain.of(
     },
     Path(),
 )
-KEY = ForeignKey("visits", "patient", "patients", "id", 3)
-SCHEMA = Schema({"patients": PATIENTS, "visits": VISITS}, (KEY,))
+KEY = relations.ForeignKey("visits", "patient", "patients", "id", 3)
+SCHEMA = relations.Schema({"patients": PATIENTS, "visits": VISITS}, (KEY,))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +90,7 @@ def test_the_projection_over_profiles_is_that_over_rows(rows: list[tuple[int, fl
     """Brute force: the same simplex over single rows, by bisection."""
     counts = np.array([count for count, _ in rows], dtype=float)
     points = np.array([[value] for _, value in rows])
-    projected = project_columns(points, counts)
+    projected = profiles.project_columns(points, counts)
     single = np.repeat(points[:, 0], counts.astype(int))
     low, high = single.min() - 2, single.max()
     for _ in range(100):
@@ -115,13 +100,13 @@ def test_the_projection_over_profiles_is_that_over_rows(rows: list[tuple[int, fl
     assert counts @ projected == pytest.approx(1)
 
 
-def problem_of(dependent: float, rows: int = 40) -> tuple[Problem, np.ndarray]:
+def problem_of(dependent: float, rows: int = 40) -> tuple[profiles.Problem, np.ndarray]:
     """Two parts a side; a share of relationships is between equal parts."""
     parts = np.arange(rows) % 2
-    parents, children = (Profiles.of({"a": parts}, rows) for _ in range(2))
+    parents, children = (profiles.Profiles.of({"a": parts}, rows) for _ in range(2))
     shares = np.array([[dependent, 1 - dependent], [1 - dependent, dependent]]) / 2
-    target = ProfileTarget(parents.parts["a"], children.parts["a"], shares)
-    return Problem(parents, children, (target,)), shares
+    target = profiles.ProfileTarget(parents.parts["a"], children.parts["a"], shares)
+    return profiles.Problem(parents, children, (target,)), shares
 
 
 @pytest.mark.parametrize("dependent", [0.5, 0.8, 1.0])
@@ -136,13 +121,15 @@ def test_each_row_refers_to_one_parent_and_no_degree_passes_its_bound(seed, pare
     children = data.draw(st.integers(1, parents * most))
     rng = np.random.default_rng(seed)
     sides = [
-        Profiles.of({"a": rng.integers(0, 3, rows), "b": rng.integers(0, 2, rows)}, rows)
+        profiles.Profiles.of({"a": rng.integers(0, 3, rows), "b": rng.integers(0, 2, rows)}, rows)
         for rows in (parents, children)
     ]
     sizes = {"a": 3, "b": 2}
     shares = rng.dirichlet(np.ones(9)).reshape(3, 3) + rng.normal(0, 0.1, (3, 3))
-    target = ProfileTarget(sides[0].joint(("a",), sizes), sides[1].joint(("a",), sizes), shares)
-    problem = Problem(sides[0], sides[1], (target,))
+    target = profiles.ProfileTarget(
+        sides[0].joint(("a",), sizes), sides[1].joint(("a",), sizes), shares
+    )
+    problem = profiles.Problem(sides[0], sides[1], (target,))
     degrees = rng.dirichlet(np.ones(most + 1))
     parents_drawn = match(problem, problem.solve(), degrees, rng)
     assert parents_drawn.shape == (children,)
@@ -166,8 +153,8 @@ def test_sliced_rows_are_matched_within_the_bound(monkeypatch: pytest.MonkeyPatc
     rng = np.random.default_rng(6)
     patients = Table(PATIENTS, {"id": np.arange(400), "sex": rng.integers(0, 2, 400)})
     drawn = Table(Domain((VISITS["cost"],)), {"cost": rng.integers(0, 100, 700)})
-    tables = joined_tables(
-        Database(
+    tables = relations.joined_tables(
+        relations.Database(
             SCHEMA,
             {
                 "patients": patients,
@@ -178,8 +165,11 @@ def test_sliced_rows_are_matched_within_the_bound(monkeypatch: pytest.MonkeyPatc
         )
     )
     joined = tables["visits of patient"]
-    parts = {column.name: parts_by(column, joined.codes[column.name]) for column in joined.domain}
-    workload = Workload(("patient: sex",), ("visits.cost",))
+    parts = {
+        column.name: profiles.parts_by(column, joined.codes[column.name])
+        for column in joined.domain
+    }
+    workload = profiles.Workload(("patient: sex",), ("visits.cost",))
     counts = np.zeros((2, parts["visits.cost"].size), dtype=np.int64)
     counts[0, :4] = counts[1, 4:] = 100
     link = Link(KEY, np.array([0.1, 0.3, 0.4, 0.2]), parts, (Measured(workload, counts),))
@@ -219,12 +209,12 @@ def test_a_number_of_rows_is_believed_as_far_as_noise_does_not_explain_it(counte
 
 def test_a_saved_model_keeps_the_counted_number_of_rows_and_how_alike_those_of_one_parent_are():
     """One that was saved before rows were counted has the declared number."""
-    task, method, name = task_of(), create("relational"), joined_table(KEY)
+    task, method, name = task_of(), create("relational"), relations.joined_table(KEY)
     rows = tasks_of_rows(task)
     rows["visits"] = replace(rows["visits"], data_rows=700)
-    cost = own_column("visits", VISITS["cost"])
+    cost = relations.own_column("visits", VISITS["cost"])
     ratios = np.linspace(0.5, 2, PairKinds(cost).size)
-    parts = {cost.name: parts_by(cost, np.arange(100))}
+    parts = {cost.name: profiles.parts_by(cost, np.arange(100))}
     link = Link(KEY, np.array([0.1, 0.3, 0.4, 0.2]), parts, ratios={cost.name: ratios})
     model = RelationalModel("independent", task, rows, {}, {name: link})
     assert "as alike as noisy counts of pairs say" in " ".join(model.post_processing())
@@ -264,7 +254,7 @@ def test_two_rows_of_one_key_are_refused() -> None:
         "visits": Table(VISITS, {"patient": np.array([4]), "cost": np.array([1])}),
     }
     with pytest.raises(DataError, match=r"table 'patients', column 'id': rows have the same key"):
-        require_unique_keys(Database(SCHEMA, tables))
+        relations.require_unique_keys(relations.Database(SCHEMA, tables))
 
 
 def test_candidates_have_an_attribute_of_each_side() -> None:
@@ -278,7 +268,7 @@ def task_of(
 ) -> DatabaseTask:
     relation = Relation.ADD_REMOVE
     return DatabaseTask(
-        Schema({"patients": PATIENTS, "visits": visits}, (KEY,)),
+        relations.Schema({"patients": PATIENTS, "visits": visits}, (KEY,)),
         {
             "patients": Task(PATIENTS, (), rows, Neighbours(relation)),
             "visits": Task(visits, rules, 2 * rows, Neighbours(relation, 3)),

@@ -6,13 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cloister.models.relational.link_plan import (
-    LIKENESS,
-    SELECT,
-    LinkNoise,
-    link_noise,
-    link_stages,
-)
+from cloister.models.relational import link_plan
+from cloister.models.relational.link_plan import LIKENESS
 from cloister.models.task import DatabaseTask, Task
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, TextKey
@@ -43,9 +38,9 @@ def task_of(above: int, below: int, rows: int) -> DatabaseTask:
     return DatabaseTask(Schema(domains, (KEY,), ("owners",)), tables, Neighbours())
 
 
-def noise_of(task: DatabaseTask, rho: float, **declared: object) -> LinkNoise:
+def noise_of(task: DatabaseTask, rho: float, **declared: object) -> link_plan.LinkNoise:
     changed = replace(task, options=declared)
-    return link_noise(changed, KEY, Fraction(str(rho)), pure=False)
+    return link_plan.link_noise(changed, KEY, Fraction(str(rho)), pure=False)
 
 
 def test_all_tables_are_measured_where_a_selection_would_cost_as_much() -> None:
@@ -88,8 +83,8 @@ def test_a_stage_says_how_many_rounds_there_are() -> None:
     few, many = (
         stage.explanation
         for noise in noises
-        for stage in link_stages(task, KEY, noise)
-        if stage.name.endswith(SELECT)
+        for stage in link_plan.link_stages(task, KEY, noise)
+        if stage.name.endswith(link_plan.SELECT)
     )
     assert few.endswith("fit worst, 2 choices in 2 rounds")
     assert many.endswith("fit worst, 12 choices in 4 rounds")
@@ -100,7 +95,7 @@ def test_pairs_of_rows_are_compared_where_noise_leaves_their_kinds_clear(rho, co
     """Not where nothing is left out, under `unit: row`: rows stand as the source has them."""
     task, name = task_of(5, 6, 10_000), f"orders of owner: {LIKENESS}"
     noise = noise_of(task, rho)
-    stages = {stage.name: stage for stage in link_stages(task, KEY, noise)}
+    stages = {stage.name: stage for stage in link_plan.link_stages(task, KEY, noise)}
     assert (name in stages) == (noise.likeness is not None) == compared
     if compared:
         assert [times for _, times in stages[name].event.parts] == [6]

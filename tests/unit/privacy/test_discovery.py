@@ -17,18 +17,7 @@ from cloister.privacy.door.table import PrivateColumns
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.noise import DiscreteLaplace, Neighbours, SparseHistogram
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.privacy.queries.raw_columns import (
-    DECIMAL_GRIDS,
-    LARGEST_PARTITION,
-    BucketCounts,
-    Fineness,
-    Line,
-    Presence,
-    RawColumns,
-    RowCount,
-    TextCounts,
-    value_of,
-)
+from cloister.privacy.queries import raw_columns
 from cloister.schema.attributes import (
     LARGEST_WHOLE,
     Boolean,
@@ -66,7 +55,7 @@ def keys_of(tmp_path, values, attribute) -> dict:
 
 @given(st.integers(-LARGEST_WHOLE, LARGEST_WHOLE))
 def test_every_whole_number_lies_in_its_part(number):
-    line = Line("x", WHOLE)
+    line = raw_columns.Line("x", WHOLE)
     (part,) = line.of(pd.Series([str(number)]))
     low, high = line.span(part, part)
     assert low <= number <= high
@@ -75,7 +64,7 @@ def test_every_whole_number_lies_in_its_part(number):
 
 @given(st.floats(-(2.0**50), 2.0**50, allow_nan=False, exclude_max=True))
 def test_every_float_lies_in_its_part(number):
-    line = Line("x", DECIMAL)
+    line = raw_columns.Line("x", DECIMAL)
     (part,) = line.of(pd.Series([repr(number)], dtype="str"))
     low, high = line.span(part, part)
     assert low <= number <= high
@@ -84,19 +73,19 @@ def test_every_float_lies_in_its_part(number):
 
 @given(st.dates(dt.date(1, 1, 1)))
 def test_every_day_lies_in_its_part(day):
-    line = Line("x", DAY)
+    line = raw_columns.Line("x", DAY)
     (part,) = line.of(pd.Series([day.isoformat()]))
-    low, high = (value_of(DAY, number) for number in line.span(part, part))
+    low, high = (raw_columns.value_of(DAY, number) for number in line.span(part, part))
     assert low <= day.isoformat() <= high
     assert low[:4] == high[:4] or not 1900 <= day.year < 2100
 
 
 @pytest.mark.parametrize("attribute", [WHOLE, DECIMAL, DAY, MOMENT])
 def test_parts_follow_each_other_and_are_few_and_other_cells_have_parts_of_their_own(attribute):
-    line = Line("x", attribute)
+    line = raw_columns.Line("x", attribute)
     assert (np.diff(line.edges) > 0).all()
-    assert line.size <= LARGEST_PARTITION + 3
-    for buckets in (line, Presence("x", attribute)):
+    assert line.size <= raw_columns.LARGEST_PARTITION + 3
+    for buckets in (line, raw_columns.Presence("x", attribute)):
         parts = buckets.of(pd.Series(["pear", None], dtype="str")).tolist()
         assert parts == [buckets.size - 1, buckets.missing]
     if attribute is DECIMAL:  # numbers beyond the line count at its ends
@@ -104,11 +93,16 @@ def test_parts_follow_each_other_and_are_few_and_other_cells_have_parts_of_their
 
 
 def test_fineness_is_that_of_the_values():
-    decimals = Fineness("x", DECIMAL).of(pd.Series(["3", "0.5", "-1.25", "0.1234567"]))
-    assert [(*DECIMAL_GRIDS, None)[part] for part in decimals] == [(0, 1), (1, 5), (2, 25), None]
+    decimals = raw_columns.Fineness("x", DECIMAL).of(pd.Series(["3", "0.5", "-1.25", "0.1234567"]))
+    assert [(*raw_columns.DECIMAL_GRIDS, None)[part] for part in decimals] == [
+        (0, 1),
+        (1, 5),
+        (2, 25),
+        None,
+    ]
     moments = ["2020-01-01", "2020-01-01T05:00:00", "2020-01-01T05:07:00", "2020-01-01T05:07:09"]
-    assert Fineness("x", MOMENT).of(pd.Series(moments)).tolist() == [0, 1, 6, 7]
-    wholes = Fineness("x", WHOLE)
+    assert raw_columns.Fineness("x", MOMENT).of(pd.Series(moments)).tolist() == [0, 1, 6, 7]
+    wholes = raw_columns.Fineness("x", WHOLE)
     parts = wholes.of(pd.Series(["-500000", "0", "1200", "35", "7"]))
     assert [wholes.steps[part] for part in parts] == [500_000, 500_000, 100, 5, 1]
 
@@ -323,9 +317,9 @@ def test_the_door_answers_only_what_was_planned(tmp_path):
         private = PrivateColumns(
             pd.DataFrame({"x": ["1"]}), KEY, Neighbours(), planned, journal, NoiseSource()
         )
-        private.answer(BucketCounts(Line("x", WHOLE)), mechanism, "x")
+        private.answer(raw_columns.BucketCounts(raw_columns.Line("x", WHOLE)), mechanism, "x")
         with pytest.raises(UnplannedQuery):
-            private.answer(RowCount(), mechanism, "rows")
+            private.answer(raw_columns.RowCount(), mechanism, "rows")
 
 
 def test_the_door_names_texts_of_released_numbers_alone(tmp_path, monkeypatch):
@@ -334,7 +328,7 @@ def test_the_door_names_texts_of_released_numbers_alone(tmp_path, monkeypatch):
     planned = mechanism.event(Neighbours().partition)
     with Journal.open(tmp_path, {"test": "door"}) as journal:
         private = PrivateColumns(frame, KEY, Neighbours(), planned, journal, NoiseSource())
-        numbers, _ = private.answer(TextCounts("x", LISTED), mechanism, "x")
+        numbers, _ = private.answer(raw_columns.TextCounts("x", LISTED), mechanism, "x")
         words = private.words("x", LISTED, numbers)
         assert (sorted(words), private.words("x", LISTED, numbers[::-1])) == (
             ["Oslo", "Rome"],
@@ -344,7 +338,7 @@ def test_the_door_names_texts_of_released_numbers_alone(tmp_path, monkeypatch):
             with pytest.raises(UnplannedQuery, match="column 'x' has no text") as refused:
                 private.words("x", LISTED, np.array([*numbers, unreleased]))
             assert "canary" not in str(refused.value)
-        monkeypatch.setattr(RawColumns, "words", lambda *_: ["Rome", "canary"])
+        monkeypatch.setattr(raw_columns.RawColumns, "words", lambda *_: ["Rome", "canary"])
         with pytest.raises(UnplannedQuery):
             private.words("x", LISTED, numbers)
 

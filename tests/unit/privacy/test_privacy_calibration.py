@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloister.errors import PlanError, UnsupportedEvent
+from cloister.privacy import events
 from cloister.privacy.accounting.accountants import (
     calibrate,
     epsilon,
@@ -14,33 +15,24 @@ from cloister.privacy.accounting.accountants import (
     shares,
     zcdp_rho,
 )
-from cloister.privacy.events import (
-    Event,
-    GaussianCounts,
-    LaplaceCounts,
-    SampledGaussian,
-    Sensitivity,
-    compose,
-    repeat,
-)
 
-ADD = Sensitivity.partition("add_remove")
+ADD = events.Sensitivity.partition("add_remove")
 
 
-def kamino(noise: Fraction) -> Event:
-    return compose(
-        GaussianCounts(4 * noise, ADD),
-        repeat(GaussianCounts(9 * noise, ADD), 8),
-        SampledGaussian(Fraction(1, 80), noise, 800),
+def kamino(noise: Fraction) -> events.Event:
+    return events.compose(
+        events.GaussianCounts(4 * noise, ADD),
+        events.repeat(events.GaussianCounts(9 * noise, ADD), 8),
+        events.SampledGaussian(Fraction(1, 80), noise, 800),
     )
 
 
 @pytest.mark.parametrize(
     ("event_of", "delta"),
     [
-        (lambda noise: GaussianCounts(noise, ADD), 1e-6),
-        (lambda noise: repeat(GaussianCounts(noise, ADD), 30), 1e-9),
-        (lambda noise: repeat(LaplaceCounts(1 / noise, ADD), 30), 1e-6),
+        (lambda noise: events.GaussianCounts(noise, ADD), 1e-6),
+        (lambda noise: events.repeat(events.GaussianCounts(noise, ADD), 30), 1e-9),
+        (lambda noise: events.repeat(events.LaplaceCounts(1 / noise, ADD), 30), 1e-6),
         (kamino, 1e-6),
     ],
 )
@@ -53,24 +45,29 @@ def test_the_claim_holds_and_little_is_wasted(event_of, delta, target, relation)
 
 
 def test_pure_epsilons_are_met_exactly() -> None:
-    assert calibrate(lambda noise: LaplaceCounts(1 / noise, ADD), 1, 0, "add_remove") == 1
+    assert calibrate(lambda noise: events.LaplaceCounts(1 / noise, ADD), 1, 0, "add_remove") == 1
 
 
 def test_what_no_noise_can_keep_is_refused() -> None:
-    fixed = GaussianCounts(Fraction(1), ADD)
-    with pytest.raises(PlanError, match="No amount of noise"):
-        calibrate(lambda noise: compose(fixed, GaussianCounts(noise, ADD)), 1, 1e-6, "add_remove")
+    fixed = events.GaussianCounts(Fraction(1), ADD)
     with pytest.raises(PlanError, match="No amount of noise"):
         calibrate(
-            lambda noise: compose(fixed, SampledGaussian(Fraction(1, 9), noise, 9)),
+            lambda noise: events.compose(fixed, events.GaussianCounts(noise, ADD)),
+            1,
+            1e-6,
+            "add_remove",
+        )
+    with pytest.raises(PlanError, match="No amount of noise"):
+        calibrate(
+            lambda noise: events.compose(fixed, events.SampledGaussian(Fraction(1, 9), noise, 9)),
             1,
             1e-6,
             "add_remove",
         )
     with pytest.raises(PlanError, match="larger epsilon"):
-        calibrate(lambda noise: GaussianCounts(noise, ADD), 0, 1e-6, "add_remove")
+        calibrate(lambda noise: events.GaussianCounts(noise, ADD), 0, 1e-6, "add_remove")
     with pytest.raises(UnsupportedEvent):
-        calibrate(lambda noise: GaussianCounts(noise, ADD), 1, 0, "add_remove")
+        calibrate(lambda noise: events.GaussianCounts(noise, ADD), 1, 0, "add_remove")
 
 
 @given(st.fractions(Fraction(1, 10**6), 10**3))
@@ -82,7 +79,7 @@ def test_the_noise_of_a_rho_is_enough(rho: Fraction) -> None:
 @pytest.mark.parametrize("target", [0.1, 1, 10])
 def test_a_rho_gives_the_epsilon_it_is_for(target: float) -> None:
     noise = noise_multiplier(zcdp_rho(target, 1e-6))
-    assert 0.75 * target < epsilon(GaussianCounts(noise, ADD), 1e-6, "add_remove") <= target
+    assert 0.75 * target < epsilon(events.GaussianCounts(noise, ADD), 1e-6, "add_remove") <= target
 
 
 @given(

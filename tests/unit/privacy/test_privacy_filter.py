@@ -11,29 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.errors import UnsupportedEvent
+from cloister.privacy import events
 from cloister.privacy.accounting.accountants import calibrate, spend
 from cloister.privacy.accounting.divergences import ORDERS, convert
 from cloister.privacy.accounting.filters import FilterCost, bounded_cost, filter_cost, least_cap
-from cloister.privacy.events import (
-    Bounded,
-    Event,
-    GaussianCounts,
-    LaplaceCounts,
-    Parallel,
-    SampledGaussian,
-    Selection,
-    Sensitivity,
-    Thresholded,
-    UncountedRecords,
-    compose,
-)
 
-ONE = Sensitivity.partition("add_remove")
+ONE = events.Sensitivity.partition("add_remove")
 DELTA = Fraction(1, 10**5)
 
 
 def gaussian(multiplier: int = 40) -> FilterCost:
-    return filter_cost(GaussianCounts(Fraction(multiplier), ONE), "add_remove")
+    return filter_cost(events.GaussianCounts(Fraction(multiplier), ONE), "add_remove")
 
 
 @pytest.mark.parametrize("number", [1, 2, 30, 1000])
@@ -46,20 +34,24 @@ def test_of_gaussian_releases_it_is_the_conversion_of_their_concentration(number
 
 def test_at_small_epsilons_it_admits_many_more_than_the_sum() -> None:
     tenth = Fraction(1, 10)
-    noise = calibrate(lambda z: GaussianCounts(z, ONE), tenth, DELTA / 100, "add_remove")
-    cost = filter_cost(GaussianCounts(noise, ONE), "add_remove")
+    noise = calibrate(lambda z: events.GaussianCounts(z, ONE), tenth, DELTA / 100, "add_remove")
+    cost = filter_cost(events.GaussianCounts(noise, ONE), "add_remove")
     admitted = next(k for k in range(1, 2000) if least_cap([cost] * (k + 1), DELTA) > 3)
     assert admitted > 20 * (3 / tenth)
 
 
-EVENTS: dict[str, Event] = {
-    "gaussian": GaussianCounts(Fraction(9), ONE),
-    "laplace": LaplaceCounts(Fraction(1, 10), ONE),
-    "selection": Selection(Fraction(1, 10)),
-    "training": SampledGaussian(Fraction(1, 100), Fraction(2), 100),
-    "bounded": Bounded(Fraction(1, 10), Fraction(1, 10**7)),
-    "thresholded": Thresholded(LaplaceCounts(Fraction(1, 10), ONE), Fraction(1, 10**7)),
-    "parallel": Parallel((GaussianCounts(Fraction(9), ONE), LaplaceCounts(Fraction(1, 10), ONE))),
+EVENTS: dict[str, events.Event] = {
+    "gaussian": events.GaussianCounts(Fraction(9), ONE),
+    "laplace": events.LaplaceCounts(Fraction(1, 10), ONE),
+    "selection": events.Selection(Fraction(1, 10)),
+    "training": events.SampledGaussian(Fraction(1, 100), Fraction(2), 100),
+    "bounded": events.Bounded(Fraction(1, 10), Fraction(1, 10**7)),
+    "thresholded": events.Thresholded(
+        events.LaplaceCounts(Fraction(1, 10), ONE), Fraction(1, 10**7)
+    ),
+    "parallel": events.Parallel(
+        (events.GaussianCounts(Fraction(9), ONE), events.LaplaceCounts(Fraction(1, 10), ONE))
+    ),
 }
 
 
@@ -67,7 +59,7 @@ EVENTS: dict[str, Event] = {
 def test_it_is_never_below_what_a_schedule_fixed_in_advance_costs(name: str) -> None:
     event = EVENTS[name]
     for number in (1, 7):
-        fixed = spend(compose(*[event] * number), DELTA, "add_remove").epsilon
+        fixed = spend(events.compose(*[event] * number), DELTA, "add_remove").epsilon
         assert least_cap([filter_cost(event, "add_remove")] * number, DELTA) >= fixed
 
 
@@ -85,7 +77,7 @@ def test_leaks_add_up_to_half_of_delta_at_most_and_rates_do_not_fall_with_the_or
 
 def test_what_no_divergence_is_known_of_is_not_read() -> None:
     for event, relation in (
-        (UncountedRecords(50, Fraction(4), 10), "add_remove"),
+        (events.UncountedRecords(50, Fraction(4), 10), "add_remove"),
         (EVENTS["training"], "replace_one"),
     ):
         with pytest.raises(UnsupportedEvent):

@@ -13,14 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cloister.errors import PlanError, PrivacyError
-from cloister.privacy.events import (
-    GaussianCounts,
-    LaplaceCounts,
-    Relation,
-    SampledGaussian,
-    Sensitivity,
-    Thresholded,
-)
+from cloister.privacy import events
 from cloister.privacy.mechanisms.noise import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -77,7 +70,7 @@ def test_floats_and_overflow_are_refused(mechanism: DiscreteGaussian | DiscreteL
 
 @given(st.fractions(min_value=Fraction(1, 10**9), max_value=10**9), st.integers(1, 10**6))
 def test_scales_are_the_least_floats_not_below_the_exact_ones(level: Fraction, rows: int) -> None:
-    sensitivity = Sensitivity.partition("replace_one", rows)
+    sensitivity = events.Sensitivity.partition("replace_one", rows)
     gaussian = Fraction(DiscreteGaussian(level).scale(sensitivity))
     below = Fraction(math.nextafter(float(gaussian), 0))
     assert below**2 < level**2 * sensitivity.l2_squared <= gaussian**2
@@ -86,21 +79,21 @@ def test_scales_are_the_least_floats_not_below_the_exact_ones(level: Fraction, r
 
 
 def test_event_and_noise_come_from_the_same_field() -> None:
-    for neighbours in (Neighbours(), Neighbours(Relation.REPLACE_ONE, 3)):
+    for neighbours in (Neighbours(), Neighbours(events.Relation.REPLACE_ONE, 3)):
         sensitivity = neighbours.partition
-        assert DiscreteGaussian(Fraction(2)).event(sensitivity) == GaussianCounts(
+        assert DiscreteGaussian(Fraction(2)).event(sensitivity) == events.GaussianCounts(
             Fraction(2), sensitivity
         )
-        assert DiscreteLaplace(Fraction(2)).event(sensitivity) == LaplaceCounts(
+        assert DiscreteLaplace(Fraction(2)).event(sensitivity) == events.LaplaceCounts(
             Fraction(2), sensitivity
         )
         sparse = SparseHistogram(DiscreteLaplace(Fraction(2)), Fraction(1, 10**6))
-        assert sparse.event(sensitivity) == Thresholded(
-            LaplaceCounts(Fraction(2), sensitivity), Fraction(1, 10**6)
+        assert sparse.event(sensitivity) == events.Thresholded(
+            events.LaplaceCounts(Fraction(2), sensitivity), Fraction(1, 10**6)
         )
-    assert GaussianGradient(Fraction(1, 2), Fraction(3), 1.0).events(7, 2) == SampledGaussian(
-        Fraction(1, 2), Fraction(3), 7, 2
-    )
+    assert GaussianGradient(Fraction(1, 2), Fraction(3), 1.0).events(
+        7, 2
+    ) == events.SampledGaussian(Fraction(1, 2), Fraction(3), 7, 2)
 
 
 @pytest.mark.parametrize(

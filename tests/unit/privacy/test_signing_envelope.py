@@ -10,26 +10,17 @@ import pytest
 from signing_keys import CERTIFICATE, FACTS, FILES, SeededSigner, payload, signer
 
 from cloister.errors import InputError, StorageError, VerificationError
-from cloister.privacy.signing import (
-    Envelope,
-    PublicKey,
-    add_signature,
-    make_statement,
-    pae,
-    read_envelope,
-    read_statement,
-    sign,
-    signature_digests,
-    signers,
-    write_envelope,
-)
+from cloister.privacy import signing
+from cloister.privacy.signing import sign
 
 ADA, BEN, EVE = signer("ada"), signer("ben"), signer("eve")
 KEYS = [ADA.key, BEN.key]
 
 # the keys of RFC 8032, 7.1, and vectors of DSSE: protocol.md, testvectors/vectors.json
-FIRST = PublicKey(bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"))
-SECOND = PublicKey(
+FIRST = signing.PublicKey(
+    bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
+)
+SECOND = signing.PublicKey(
     bytes.fromhex("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c")
 )
 BODY = "eyJfdHlwZSI6Imh0dHBzOi8vaW4tdG90by5pby9TdGF0ZW1lbnQvdjEifQ=="
@@ -67,7 +58,7 @@ def envelope_text(body=BODY, signatures=(), **changes) -> bytes:
     ],
 )
 def test_known_answers_of_the_encoding(kind, body, encoded):
-    assert pae(kind, body) == encoded
+    assert signing.pae(kind, body) == encoded
 
 
 def test_known_signatures_of_dsse():
@@ -75,7 +66,7 @@ def test_known_signatures_of_dsse():
         "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
         "4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
     )
-    message = pae("application/vnd.in-toto+json", base64.b64decode(BODY))
+    message = signing.pae("application/vnd.in-toto+json", base64.b64decode(BODY))
     for seed, signature in zip(seeds, (BY_FIRST, BY_SECOND), strict=True):
         assert SeededSigner(bytes.fromhex(seed)).sign(message) == base64.b64decode(signature)
 
@@ -96,8 +87,8 @@ def test_known_signatures_of_dsse():
     ],
 )
 def test_who_signed_does_not_depend_on_hints(signatures, expected):
-    envelope = Envelope.parse(envelope_text(signatures=signatures))
-    assert signers(envelope, [FIRST, SECOND]) == expected
+    envelope = signing.Envelope.parse(envelope_text(signatures=signatures))
+    assert signing.signers(envelope, [FIRST, SECOND]) == expected
 
 
 def test_both_alphabets_of_base64_are_read():
@@ -107,21 +98,21 @@ def test_both_alphabets_of_base64_are_read():
             "P-_KHICeR7tI6S_YyejJTRtrXhcQyQ2LYPaL8h90KjC9qN8HU_svOQ6TuDOT1HIrsGW886DbWNWcCmX5twLrAw=="
         ),
     )
-    envelope = Envelope.parse(envelope_text(body, [{"sig": signature}]))
+    envelope = signing.Envelope.parse(envelope_text(body, [{"sig": signature}]))
     assert envelope.payload == bytes.fromhex("fbffbf3e3f")
-    assert signers(envelope, [FIRST, SECOND]) == {FIRST.id}
+    assert signing.signers(envelope, [FIRST, SECOND]) == {FIRST.id}
     with pytest.raises(VerificationError, match="is not text in UTF-8"):
-        read_statement(envelope)
+        signing.read_statement(envelope)
 
 
 def test_a_statement_comes_back_as_it_was_made_and_as_the_type_that_it_is():
     envelope = sign(payload(), ADA)
-    statement = read_statement(Envelope.parse(envelope.text))
+    statement = signing.read_statement(signing.Envelope.parse(envelope.text))
     assert statement.subjects == FILES
     assert statement.facts(CERTIFICATE) == FACTS
     with pytest.raises(VerificationError, match=rf"{CERTIFICATE}, not urn:approval"):
         statement.facts("urn:approval")
-    assert signers(envelope, KEYS) == {ADA.key.id}
+    assert signing.signers(envelope, KEYS) == {ADA.key.id}
     assert json.loads(envelope.payload) == {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [{"name": name, "digest": {"sha256": FILES[name]}} for name in sorted(FILES)],
@@ -129,29 +120,29 @@ def test_a_statement_comes_back_as_it_was_made_and_as_the_type_that_it_is():
         "predicate": {"format": 1, **FACTS},
     }
     reverse = (dict(reversed(own.items())) for own in (FILES, FACTS))
-    assert payload() == make_statement(next(reverse), CERTIFICATE, next(reverse))
+    assert payload() == signing.make_statement(next(reverse), CERTIFICATE, next(reverse))
 
 
 def test_a_signature_is_added_to_the_same_bytes():
     # bytes of another writer: other spaces and order
     foreign = json.dumps(json.loads(payload()), indent=3).encode()
-    message = pae("application/vnd.in-toto+json", foreign)
+    message = signing.pae("application/vnd.in-toto+json", foreign)
     body, first = base64.urlsafe_b64encode(foreign), base64.b64encode(ADA.sign(message))
     text = envelope_text(body.decode(), [{"sig": first.decode(), "keyid": "ada"}])
-    both = add_signature(Envelope.parse(text), BEN)
+    both = signing.add_signature(signing.Envelope.parse(text), BEN)
     assert both.payload == foreign
-    assert signers(both, KEYS) == {ADA.key.id, BEN.key.id}
-    assert signers(Envelope.parse(both.text), KEYS) == {ADA.key.id, BEN.key.id}
-    assert add_signature(both, ADA) is both
+    assert signing.signers(both, KEYS) == {ADA.key.id, BEN.key.id}
+    assert signing.signers(signing.Envelope.parse(both.text), KEYS) == {ADA.key.id, BEN.key.id}
+    assert signing.add_signature(both, ADA) is both
     assert [each.keyid for each in both.signatures] == ["ada", BEN.key.id]
 
 
 def test_a_false_signature_in_a_keys_name_gives_way_to_its_own():
     false = {"sig": BY_FIRST, "keyid": BEN.key.id}
     body = base64.b64encode(payload()).decode()
-    signed = add_signature(Envelope.parse(envelope_text(body, [false])), BEN)
+    signed = signing.add_signature(signing.Envelope.parse(envelope_text(body, [false])), BEN)
     assert [each.keyid for each in signed.signatures] == [BEN.key.id]
-    assert signers(signed, KEYS) == {BEN.key.id}
+    assert signing.signers(signed, KEYS) == {BEN.key.id}
 
 
 def test_signers_sign_once_each():
@@ -160,7 +151,7 @@ def test_signers_sign_once_each():
         sign(payload())
     many = sign(payload(), *(signer(str(number)) for number in range(64)))
     with pytest.raises(InputError, match="remove those of unknown keys"):
-        add_signature(many, ADA)
+        signing.add_signature(many, ADA)
 
 
 def test_a_signature_that_does_not_verify_is_not_written():
@@ -173,7 +164,7 @@ def test_a_signature_that_does_not_verify_is_not_written():
     with pytest.raises(StorageError, match="does not verify"):
         sign(payload(), Faulty())
     with pytest.raises(StorageError, match="does not verify"):
-        add_signature(sign(payload(), BEN), Faulty())
+        signing.add_signature(sign(payload(), BEN), Faulty())
 
 
 def test_digests_of_signatures_tell_keys_signatures_and_statements_apart():
@@ -181,33 +172,35 @@ def test_digests_of_signatures_tell_keys_signatures_and_statements_apart():
     digests = [
         digest
         for envelope in (first, second)
-        for each in signature_digests(envelope, KEYS).values()
+        for each in signing.signature_digests(envelope, KEYS).values()
         for digest in each
     ]
     assert len(set(digests)) == 3
     # sha256 of the key's 32 bytes, the 64 of the signature, and what it signs
     by_hand = hashlib.sha256(ADA.key.raw + first.signatures[0].sig + first.message).hexdigest()
-    assert signature_digests(first, [ADA.key]) == {ADA.key.id: {by_hand}}
-    assert signature_digests(add_signature(first, EVE), KEYS) == signature_digests(first, KEYS)
+    assert signing.signature_digests(first, [ADA.key]) == {ADA.key.id: {by_hand}}
+    assert signing.signature_digests(
+        signing.add_signature(first, EVE), KEYS
+    ) == signing.signature_digests(first, KEYS)
 
 
 def test_each_flipped_byte_is_refused_or_changes_nothing_that_is_believed():
     envelope = sign(payload({"epsilon": "1/2"}), ADA, BEN)
-    believed, refused, unsigned = read_statement(envelope), 0, 0
+    believed, refused, unsigned = signing.read_statement(envelope), 0, 0
     for offset in range(len(envelope.text)):
         for mask in (0x01, 0x20, 0x80):
             text = bytearray(envelope.text)
             text[offset] ^= mask
             try:
-                forged = Envelope.parse(bytes(text))
+                forged = signing.Envelope.parse(bytes(text))
             except VerificationError:
                 refused += 1
                 continue
-            signed = signers(forged, KEYS)
+            signed = signing.signers(forged, KEYS)
             assert signed <= {ADA.key.id, BEN.key.id}
             if signed:
                 assert forged.payload == envelope.payload
-                assert read_statement(forged) == believed
+                assert signing.read_statement(forged) == believed
             else:
                 unsigned += 1
     assert refused > 600 and unsigned > 600
@@ -273,7 +266,7 @@ def test_what_is_no_envelope_is_refused_in_words(tmp_path: Path, text: bytes, pr
     path = tmp_path / "certificate.dsse.json"
     path.write_bytes(text)
     with pytest.raises(VerificationError, match=problem) as raised:
-        read_envelope(path)
+        signing.read_envelope(path)
     assert str(raised.value).startswith(str(path))
     assert str(raised.value).endswith("; get the file again from its publisher")
 
@@ -327,9 +320,9 @@ def test_what_is_no_envelope_is_refused_in_words(tmp_path: Path, text: bytes, pr
     ],
 )
 def test_what_is_no_statement_is_refused_in_words(body: str, problem: str):
-    envelope = Envelope.parse(envelope_text(body, GOOD))
+    envelope = signing.Envelope.parse(envelope_text(body, GOOD))
     with pytest.raises(VerificationError, match=problem) as raised:
-        read_statement(envelope, "approval.dsse.json")
+        signing.read_statement(envelope, "approval.dsse.json")
     assert str(raised.value).startswith("approval.dsse.json ")
     with pytest.raises(InputError, match="correct it before it is signed"):
         sign(envelope.payload, ADA)
@@ -355,29 +348,29 @@ def test_what_is_no_statement_is_refused_in_words(body: str, problem: str):
 )
 def test_what_cannot_be_read_is_not_made(files, kind, predicate, problem):
     with pytest.raises(InputError, match=problem):
-        make_statement(files, kind, predicate)
+        signing.make_statement(files, kind, predicate)
 
 
 def test_what_would_be_too_long_or_too_deep_to_read_is_not_made():
-    long = make_statement(FILES, CERTIFICATE, {"text": "a" * (13 << 20)})
+    long = signing.make_statement(FILES, CERTIFICATE, {"text": "a" * (13 << 20)})
     with pytest.raises(InputError, match="longer than"):
         sign(long, ADA)
     loop: list = []
     loop.append(loop)
     with pytest.raises(InputError, match="deeper than"):
-        make_statement(FILES, CERTIFICATE, {"loop": loop})
+        signing.make_statement(FILES, CERTIFICATE, {"loop": loop})
 
 
 def test_an_envelope_is_stored_as_it_is(tmp_path: Path):
     path, envelope = tmp_path / "certificate.dsse.json", sign(payload(), ADA)
-    write_envelope(path, envelope)
+    signing.write_envelope(path, envelope)
     assert path.read_bytes() == envelope.text
-    assert read_envelope(path) == envelope
+    assert signing.read_envelope(path) == envelope
     with pytest.raises(StorageError, match="File exists"):
-        write_envelope(path, sign(payload(), BEN))
-    assert read_envelope(path) == envelope
-    write_envelope(path, add_signature(envelope, BEN), replace=True)
-    assert signers(read_envelope(path), KEYS) == {ADA.key.id, BEN.key.id}
+        signing.write_envelope(path, sign(payload(), BEN))
+    assert signing.read_envelope(path) == envelope
+    signing.write_envelope(path, signing.add_signature(envelope, BEN), replace=True)
+    assert signing.signers(signing.read_envelope(path), KEYS) == {ADA.key.id, BEN.key.id}
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
@@ -385,6 +378,6 @@ def test_files_that_cannot_be_read_or_written_are_storage_errors(tmp_path: Path)
     os.mkfifo(tmp_path / "pipe")
     for name in ("no.json", "pipe", "."):
         with pytest.raises(StorageError, match="is not a file"):
-            read_envelope(tmp_path / name)
+            signing.read_envelope(tmp_path / name)
     with pytest.raises(StorageError, match="cannot be written"):
-        write_envelope(tmp_path / "no folder" / "a.json", sign(payload(), ADA))
+        signing.write_envelope(tmp_path / "no folder" / "a.json", sign(payload(), ADA))

@@ -7,14 +7,7 @@ import pytest
 from signing_keys import CERTIFICATE, FACTS, FILES, payload, signer
 
 from cloister.errors import StorageError
-from cloister.privacy.signing import (
-    compare_folder,
-    folder_digests,
-    make_statement,
-    read_statement,
-    sign,
-    write_envelope,
-)
+from cloister.privacy import signing
 
 ADA = signer("ada")
 SEAL = "certificate.dsse.json"
@@ -30,27 +23,29 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_folder_is_signed_and_compared_and_names_that_a_terminal_would_obey_are_escaped(folder):
-    assert folder_digests(folder) == FILES
-    envelope = sign(make_statement(folder_digests(folder), CERTIFICATE, FACTS), ADA)
-    write_envelope(folder / SEAL, envelope)
-    statement = read_statement(envelope)
-    assert not compare_folder(statement, folder, {SEAL})
-    assert compare_folder(statement, folder).added == (SEAL,)
-    assert folder_digests(folder, {SEAL}) == FILES
+    assert signing.folder_digests(folder) == FILES
+    envelope = signing.sign(
+        signing.make_statement(signing.folder_digests(folder), CERTIFICATE, FACTS), ADA
+    )
+    signing.write_envelope(folder / SEAL, envelope)
+    statement = signing.read_statement(envelope)
+    assert not signing.compare_folder(statement, folder, {SEAL})
+    assert signing.compare_folder(statement, folder).added == (SEAL,)
+    assert signing.folder_digests(folder, {SEAL}) == FILES
     (folder / "\x1b[2Japproved").write_text("")
     (folder / os.fsdecode(b"\xff")).write_text("")
-    assert str(compare_folder(statement, folder, {SEAL})).splitlines() == [
+    assert str(signing.compare_folder(statement, folder, {SEAL})).splitlines() == [
         "\\x1b[2Japproved: was added",
         "\\udcff: was added",
     ]
 
 
 def test_files_altered_missing_and_added_are_named(folder: Path):
-    statement = read_statement(sign(payload(), ADA))
+    statement = signing.read_statement(signing.sign(payload(), ADA))
     (folder / "certificate.yaml").write_text("certificate: 2\n")
     (folder / "tables" / "ünïcode name.csv").unlink()
     (folder / ".hidden").write_text("")
-    difference = compare_folder(statement, folder)
+    difference = signing.compare_folder(statement, folder)
     assert difference
     assert difference.altered == ("certificate.yaml",)
     assert difference.missing == ("tables/ünïcode name.csv",)
@@ -64,28 +59,28 @@ def test_files_altered_missing_and_added_are_named(folder: Path):
 
 
 def test_each_altered_byte_of_a_folder_is_found(folder: Path):
-    statement = read_statement(sign(payload(), ADA))
+    statement = signing.read_statement(signing.sign(payload(), ADA))
     for name in FILES:
         content = (folder / name).read_bytes()
         for offset in range(len(content)):
             altered = bytearray(content)
             altered[offset] ^= 1
             (folder / name).write_bytes(altered)
-            assert compare_folder(statement, folder).altered == (name,)
+            assert signing.compare_folder(statement, folder).altered == (name,)
         (folder / name).write_bytes(content)
-    assert not compare_folder(statement, folder)
+    assert not signing.compare_folder(statement, folder)
 
 
 def test_links_and_devices_are_not_files(folder: Path):
-    statement = read_statement(sign(payload(), ADA))
+    statement = signing.read_statement(signing.sign(payload(), ADA))
     (folder / "certificate.yaml").rename(folder.parent / "certificate.yaml")
     (folder / "certificate.yaml").symlink_to(folder.parent / "certificate.yaml")
     os.mkfifo(folder / "pipe")
     (folder / "more").symlink_to(folder / "tables")
-    difference = compare_folder(statement, folder)
+    difference = signing.compare_folder(statement, folder)
     assert (difference.altered, difference.missing) == (("certificate.yaml",), ())
     assert difference.added == ("more", "pipe")
     with pytest.raises(StorageError, match=r"certificate\.yaml of .* is not a plain file"):
-        folder_digests(folder)
+        signing.folder_digests(folder)
     with pytest.raises(StorageError, match="is not a folder"):
-        compare_folder(statement, folder / "no")
+        signing.compare_folder(statement, folder / "no")

@@ -13,16 +13,7 @@ from in_toto_attestation.v1 import statement_pb2
 from in_toto_attestation.v1.statement import Statement
 from signing_keys import CERTIFICATE, FACTS, FILES, payload, role, signer
 
-from cloister.privacy.signing import (
-    Envelope,
-    PublicKey,
-    Trust,
-    add_signature,
-    read_statement,
-    sign,
-    sign_trust,
-    signers,
-)
+from cloister.privacy import signing
 
 
 def late_imports():
@@ -37,17 +28,17 @@ PAGE = Path(__file__).parents[3] / "docs" / "signatures.md"
 ADA, BEN, EVE = signer("ada"), signer("ben"), signer("eve")
 
 
-def stock_key(key: PublicKey) -> SSlibKey:
+def stock_key(key: signing.PublicKey) -> SSlibKey:
     return SSlibKey.from_crypto(load_pem_public_key(key.pem.encode()), keyid=key.id)
 
 
-def accepted(text: bytes, keys: list[PublicKey], threshold: int) -> set[str]:
+def accepted(text: bytes, keys: list[signing.PublicKey], threshold: int) -> set[str]:
     stock = StockEnvelope.from_dict(json.loads(text))
     return set(stock.verify([stock_key(key) for key in keys], threshold))
 
 
 def test_a_stock_verifier_accepts_our_envelope():
-    envelope = add_signature(sign(payload(), ADA), BEN)
+    envelope = signing.add_signature(signing.sign(payload(), ADA), BEN)
     assert accepted(envelope.text, [ADA.key], 1) == {ADA.key.id}
     assert accepted(envelope.text, [ADA.key, BEN.key], 2) == {ADA.key.id, BEN.key.id}
     with pytest.raises(StockRefusal):
@@ -56,8 +47,8 @@ def test_a_stock_verifier_accepts_our_envelope():
 
 def test_a_stock_verifier_refuses_a_forged_envelope():
     envelope, signed_by_eve = (
-        json.loads(sign(payload(), ADA).text),
-        sign(payload({"epsilon": "9"}), EVE),
+        json.loads(signing.sign(payload(), ADA).text),
+        signing.sign(payload({"epsilon": "9"}), EVE),
     )
     forged = envelope | {"payload": json.loads(signed_by_eve.text)["payload"]}
     renamed = json.loads(signed_by_eve.text)
@@ -71,24 +62,27 @@ def test_we_accept_a_stock_envelope():
     stock = StockEnvelope(payload(), "application/vnd.in-toto+json", {})
     key = CryptoSigner.generate_ed25519()
     stock.sign(key)
-    envelope = Envelope.parse(json.dumps(stock.to_dict()).encode())
+    envelope = signing.Envelope.parse(json.dumps(stock.to_dict()).encode())
     ours = (
-        PublicKey.from_pem(key.public_key.keyval["public"].encode())
+        signing.PublicKey.from_pem(key.public_key.keyval["public"].encode())
         if ("BEGIN" in key.public_key.keyval["public"])
-        else PublicKey(bytes.fromhex(key.public_key.keyval["public"]))
+        else signing.PublicKey(bytes.fromhex(key.public_key.keyval["public"]))
     )
-    assert signers(envelope, [ADA.key, ours]) == {ours.id}
-    assert read_statement(envelope).subjects == FILES
+    assert signing.signers(envelope, [ADA.key, ours]) == {ours.id}
+    assert signing.read_statement(envelope).subjects == FILES
 
 
 @pytest.mark.parametrize(
     "envelope",
-    [sign(payload(), ADA), sign_trust(Trust(ADA.key, (role("officer", (BEN.key,)),)), ADA)],
+    [
+        signing.sign(payload(), ADA),
+        signing.sign_trust(signing.Trust(ADA.key, (role("officer", (BEN.key,)),)), ADA),
+    ],
 )
 def test_a_stock_reader_finds_a_valid_statement(envelope):
     read = json_format.Parse(envelope.payload, statement_pb2.Statement())
     Statement.copy_from_pb(read).validate()
-    ours = read_statement(envelope)
+    ours = signing.read_statement(envelope)
     assert {each.name: each.digest["sha256"] for each in read.subject} == ours.subjects
     assert read.predicate_type == ours.predicate_type
     said = json_format.MessageToDict(read.predicate)
@@ -123,15 +117,15 @@ def test_the_commands_of_the_page_verify(tmp_path, monkeypatch, language, accept
     (tmp_path / "tables" / "ünïcode name.csv").write_text("a,b\n1,2\n")
     (tmp_path / "house.pub").write_text(ADA.key.pem)
 
-    envelope = sign(payload(), ADA)
+    envelope = signing.sign(payload(), ADA)
     forged = json.loads(envelope.text)
-    forged["payload"] = json.loads(sign(payload({"epsilon": "9"}), EVE).text)["payload"]
+    forged["payload"] = json.loads(signing.sign(payload({"epsilon": "9"}), EVE).text)["payload"]
     (tmp_path / "approved.dsse.json").write_bytes(envelope.text)
     assert accepts(command)
     (tmp_path / "certificate.yaml").write_text("certificate: 2\n")
     assert not accepts(command)
     (tmp_path / "certificate.yaml").write_text("certificate: 1\n")
-    for text in (json.dumps(forged).encode(), sign(payload(), EVE).text):
+    for text in (json.dumps(forged).encode(), signing.sign(payload(), EVE).text):
         (tmp_path / "approved.dsse.json").write_bytes(text)
         assert not accepts(command)
 

@@ -12,14 +12,7 @@ import pytest
 from signing_keys import payload
 
 from cloister.errors import InputError, StorageError
-from cloister.privacy.signing import (
-    FileSigner,
-    TokenSigner,
-    add_signature,
-    open_signer,
-    sign,
-    signers,
-)
+from cloister.privacy import signing
 
 MODULE = next(
     (
@@ -80,20 +73,22 @@ def token(tmp_path_factory) -> str:
 
 @needs_token
 def test_a_token_signs_and_its_public_key_verifies(token):
-    house = TokenSigner.open(MODULE, token, "house", PIN)
+    house = signing.TokenSigner.open(MODULE, token, "house", PIN)
     signature = house.sign(b"text")
     assert len(signature) == 64
     assert house.key.verify(signature, b"text")
     assert not house.key.verify(signature, b"other")
-    assert TokenSigner.open(MODULE, token, "house", PIN) == house
+    assert signing.TokenSigner.open(MODULE, token, "house", PIN) == house
     assert PIN not in repr(house)
 
 
 @needs_token
 def test_two_keys_of_a_token_sign_one_statement(token):
-    house, officer = (TokenSigner.open(MODULE, token, each, PIN) for each in ("house", "officer"))
-    envelope = add_signature(sign(payload(), house), officer)
-    assert signers(envelope, [house.key, officer.key]) == {house.key.id, officer.key.id}
+    house, officer = (
+        signing.TokenSigner.open(MODULE, token, each, PIN) for each in ("house", "officer")
+    )
+    envelope = signing.add_signature(signing.sign(payload(), house), officer)
+    assert signing.signers(envelope, [house.key, officer.key]) == {house.key.id, officer.key.id}
     assert house.key != officer.key
 
 
@@ -107,22 +102,22 @@ def test_what_is_wrong_with_a_token_is_said_without_its_pin(token):
     ):
         said = f"'{label}' of the token '{token}'.*{problem}"
         with pytest.raises(StorageError, match=said) as raised:
-            TokenSigner.open(MODULE, token, label, pin)
+            signing.TokenSigner.open(MODULE, token, label, pin)
         assert not pin or pin not in str(raised.value)
     with pytest.raises(InputError, match="not one of Ed25519"):
-        TokenSigner.open(MODULE, token, "goldilocks", PIN)
+        signing.TokenSigner.open(MODULE, token, "goldilocks", PIN)
     with pytest.raises(StorageError, match="NoSuchToken"):
-        TokenSigner.open(MODULE, "other", "house", PIN)
+        signing.TokenSigner.open(MODULE, "other", "house", PIN)
     with pytest.raises(StorageError, match=r"/no/module\.so"):
-        TokenSigner.open(Path("/no/module.so"), token, "house", PIN)
+        signing.TokenSigner.open(Path("/no/module.so"), token, "house", PIN)
 
 
 @needs_token
 def test_a_uri_names_a_key_and_says_no_pin(token):
     uri = f"pkcs11:token={token};object=officer?module-path={MODULE}"
-    assert open_signer(uri, PIN) == TokenSigner.open(MODULE, token, "officer", PIN)
+    assert signing.open_signer(uri, PIN) == signing.TokenSigner.open(MODULE, token, "officer", PIN)
     spaced = f"pkcs11:token={token.replace('-', '%2D')};object=officer?module-path={MODULE}"
-    assert open_signer(spaced, PIN).key == open_signer(uri, PIN).key
+    assert signing.open_signer(spaced, PIN).key == signing.open_signer(uri, PIN).key
 
 
 @pytest.mark.parametrize("missing", ["token", "object", "module-path"])
@@ -130,18 +125,18 @@ def test_a_uri_that_lacks_a_part_is_refused(missing):
     uri = "pkcs11:token=T;object=L?module-path=/m"
     part = {"token": "token=T;", "object": ";object=L", "module-path": "?module-path=/m"}[missing]
     with pytest.raises(InputError, match=f"has no {missing}"):
-        open_signer(uri.replace(part, ""))
+        signing.open_signer(uri.replace(part, ""))
 
 
 def test_a_place_that_is_no_uri_is_a_file(tmp_path):
     (tmp_path / "keys").mkdir(mode=0o700)
-    key = FileSigner.open(tmp_path / "keys" / "anna.pem").key
-    assert open_signer(str(tmp_path / "keys" / "anna.pem")).key == key
+    key = signing.FileSigner.open(tmp_path / "keys" / "anna.pem").key
+    assert signing.open_signer(str(tmp_path / "keys" / "anna.pem")).key == key
     with pytest.raises(StorageError, match="nobody.pem"):
-        open_signer(str(tmp_path / "keys" / "nobody.pem"))
+        signing.open_signer(str(tmp_path / "keys" / "nobody.pem"))
 
 
 def test_without_the_extra_its_name_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "pkcs11", None)
     with pytest.raises(InputError, match=r"pip install 'cloister\[pkcs11\]'"):
-        TokenSigner.open(Path("/module.so"), "token", "house", PIN)
+        signing.TokenSigner.open(Path("/module.so"), "token", "house", PIN)

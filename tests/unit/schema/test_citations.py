@@ -4,12 +4,7 @@ import pytest
 
 from cloister.errors import SpecError
 from cloister.flows.cli.app import run
-from cloister.schema.spec_files.loading import (
-    citations_of,
-    cites_a_source,
-    load_spec,
-    uncited_declarations,
-)
+from cloister.schema.spec_files import loading
 from cloister.tasks.requests.release_request import ReleaseRequest
 from cloister.tasks.requests.resolved import resolve
 
@@ -20,8 +15,10 @@ NO_SOURCES = [
 
 
 def test_a_document_is_a_source_and_another_word_for_data_derived_is_none():
-    assert all(map(cites_a_source, ["form 12", "Civil Code art. 3", "dp: release r-1", "ISO 3166"]))
-    assert not any(map(cites_a_source, NO_SOURCES))
+    assert all(
+        map(loading.cites_a_source, ["form 12", "Civil Code art. 3", "dp: release r-1", "ISO 3166"])
+    )
+    assert not any(map(loading.cites_a_source, NO_SOURCES))
 
 
 SPEC = """\
@@ -65,18 +62,18 @@ def test_a_check_lists_all_that_is_left_out_and_asks_for_what_is_missing(path, c
 
 
 def test_bounds_and_constraints_are_grouped_by_their_source(path):
-    spec = load_spec(path)
-    assert citations_of(spec) == {
+    spec = loading.load_spec(path)
+    assert loading.citations_of(spec) == {
         "declared": ["id", "sick", "town"],
         "form 12": ["age", "sex"],
         "from the data": ["ward"],
         "yearbook 2020": ["privacy.rows"],
     }
-    assert uncited_declarations(spec) == ["ward", "town"]
+    assert loading.uncited_declarations(spec) == ["ward", "town"]
     path.write_text(SPEC + RULES.replace("PROVENANCE", "house rules 3"))
-    spec = load_spec(path)
-    assert citations_of(spec)["house rules 3"] == ["of age"]
-    assert uncited_declarations(spec) == ["ward", "town", "constraint_2"]
+    spec = loading.load_spec(path)
+    assert loading.citations_of(spec)["house rules 3"] == ["of age"]
+    assert loading.uncited_declarations(spec) == ["ward", "town", "constraint_2"]
 
 
 RULES = """\
@@ -106,5 +103,5 @@ def test_a_rule_that_was_read_from_the_data_is_refused(path, provenance):
 def test_what_a_release_is_about_is_checked(path, about, problem):
     path.write_text(SPEC + f"about: {about}\n")
     with pytest.raises(SpecError) as error:
-        load_spec(path)
+        loading.load_spec(path)
     assert problem in str(error.value).replace("String ", "")

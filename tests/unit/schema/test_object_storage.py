@@ -14,14 +14,8 @@ from declared_table import TWO, declared
 from object_storage import bucket_of_tables
 
 from cloister.errors import DataError, SpecError, StorageError
-from cloister.schema.sources import stored_files
+from cloister.schema.sources import reading, stored_files
 from cloister.schema.sources.parts import read_part, source_parts
-from cloister.schema.sources.reading import (
-    places_of,
-    read_frame,
-    require_declared_columns,
-    require_declared_size,
-)
 
 ROWS = 100
 FRAME = pd.DataFrame(
@@ -73,12 +67,12 @@ EXPECTED = list(FRAME.itertuples(index=False, name=None))
 def test_an_object_is_read_whole_and_in_parts(tmp_path, bucket, key, body):
     put(bucket, key, body)
     spec = spec_of(tmp_path, f"s3://tables/{quote(key)}")
-    require_declared_columns(spec)
-    require_declared_size(spec)
+    reading.require_declared_columns(spec)
+    reading.require_declared_size(spec)
     with source_parts(spec, None, 20) as parts:
         assert len(parts) == -(-(ROWS + key.endswith("csv")) // 20)
     assert rows_of(spec) == rows_of(spec, 20) == EXPECTED
-    assert places_of(spec) == (spec.source.path,)
+    assert reading.places_of(spec) == (spec.source.path,)
 
 
 def test_folders_and_patterns_of_objects_are_one_table(tmp_path, bucket):
@@ -91,7 +85,7 @@ def test_folders_and_patterns_of_objects_are_one_table(tmp_path, bucket):
         if place in ("visits", "visits/part*"):
             assert rows_of(spec, 40) == EXPECTED
         pattern = "part*" if place.endswith("part*") else "*.parquet"
-        assert places_of(spec) == (f"s3://tables/visits/{pattern}",)
+        assert reading.places_of(spec) == (f"s3://tables/visits/{pattern}",)
 
 
 def test_a_replaced_object_ends_the_release(tmp_path, bucket):
@@ -112,10 +106,10 @@ def test_an_object_that_is_not_there_or_not_of_its_format_is_told(tmp_path, buck
         said = "no file fits it" if "*" in place else "no such bucket or object"
         told = rf"s3://{re.escape(place)} cannot be read \({said}"
         with pytest.raises(StorageError, match=told):
-            read_frame(spec_of(tmp_path, f"s3://{place}"))
+            reading.read_frame(spec_of(tmp_path, f"s3://{place}"))
     put(bucket, "x.parquet", b"a,b\nsecret,2\n")
     with pytest.raises(DataError, match="not a whole Parquet file") as caught:
-        read_frame(spec_of(tmp_path, "s3://tables/x.parquet"))
+        reading.read_frame(spec_of(tmp_path, "s3://tables/x.parquet"))
     assert "secret" not in str(caught.value)
 
 
@@ -130,7 +124,7 @@ def keys(monkeypatch):
 def test_no_key_is_told_when_access_is_refused(tmp_path, monkeypatch, keys):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     with pytest.raises(StorageError, match=r"the store cannot be reached\); check") as caught:
-        read_frame(spec_of(tmp_path, "s3://tables/x.csv"))
+        reading.read_frame(spec_of(tmp_path, "s3://tables/x.csv"))
     assert "hush" not in str(caught.value)
 
 
@@ -170,7 +164,7 @@ def test_what_a_store_answers_is_told(tmp_path, monkeypatch, keys, place, status
         Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
         with pytest.raises(StorageError, match=rf"cannot be read \({said}\)") as caught:
-            read_frame(spec_of(tmp_path, f"s3://tables/{place}"))
+            reading.read_frame(spec_of(tmp_path, f"s3://tables/{place}"))
         server.shutdown()
     assert "hush" not in str(caught.value)
 
@@ -181,13 +175,13 @@ def test_a_bucket_that_is_not_there_when_its_region_is_asked_for_is_told(tmp_pat
 
     monkeypatch.setattr(stored_files.fs, "FileSystem", SimpleNamespace(from_uri=from_uri))
     with pytest.raises(StorageError, match=r"s3://tables/x.csv cannot be read \(no such bucket\)"):
-        read_frame(spec_of(tmp_path, "s3://tables/x.csv"))
+        reading.read_frame(spec_of(tmp_path, "s3://tables/x.csv"))
 
 
 def test_other_schemes_and_urls_with_keys_are_no_source(tmp_path):
     for scheme in ("http", "nonsense"):
         with pytest.raises(StorageError, match=rf"{scheme}:// names no object storage"):
-            read_frame(spec_of(tmp_path, f"{scheme}://tables/x.csv"))
+            reading.read_frame(spec_of(tmp_path, f"{scheme}://tables/x.csv"))
     for place in ("ours:hush@tables/x.csv", "tables/x.csv?access_key=ours&secret_key=hush"):
         with pytest.raises(SpecError, match="source.path") as caught:
             spec_of(tmp_path, f"s3://{place}")

@@ -9,26 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloister.schema.attributes import (
-    LARGEST_WHOLE,
-    Boolean,
-    Categorical,
-    Date,
-    Datetime,
-    Float,
-    Integer,
-    TextKey,
-)
+from cloister.schema import attributes
 from cloister.schema.parsing import parse
 
-INTEGER = Integer(type="integer", min=0, max=9)
-FLOAT = Float(type="float", min=0, max=9)
-DATE = Date(type="date", min=dt.date(2000, 1, 1), max=dt.date(2030, 1, 1))
-DATETIME = Datetime(type="datetime", min=dt.datetime(2000, 1, 1), max=dt.datetime(2030, 1, 1))
+INTEGER = attributes.Integer(type="integer", min=0, max=9)
+FLOAT = attributes.Float(type="float", min=0, max=9)
+DATE = attributes.Date(type="date", min=dt.date(2000, 1, 1), max=dt.date(2030, 1, 1))
+DATETIME = attributes.Datetime(
+    type="datetime", min=dt.datetime(2000, 1, 1), max=dt.datetime(2030, 1, 1)
+)
 NINE, TEN = "2020-01-01 09:00", "2020-01-01 10:00"
-FLAG = Boolean(type="boolean")
-WORDS = Boolean(type="boolean", true="Y", false="N")
-TEXTS = Categorical(type="categorical", values=["a", "1"])
+FLAG = attributes.Boolean(type="boolean")
+WORDS = attributes.Boolean(type="boolean", true="Y", false="N")
+TEXTS = attributes.Categorical(type="categorical", values=["a", "1"])
 
 
 def _parsed(values, attribute):
@@ -43,7 +36,7 @@ def _parsed(values, attribute):
         (INTEGER, " +7 ", 7),
         (INTEGER, "-007", -7),
         (INTEGER, "7.0", 7),
-        (INTEGER, str(LARGEST_WHOLE), LARGEST_WHOLE),
+        (INTEGER, str(attributes.LARGEST_WHOLE), attributes.LARGEST_WHOLE),
         (FLOAT, "1e3", 1000.0),
         (FLOAT, ".5", 0.5),
         (FLOAT, "2.1034775000000003", 2.1034775000000003),
@@ -55,9 +48,9 @@ def _parsed(values, attribute):
         (WORDS, "Y", "Y"),
         (FLAG, "False", False),
         (TEXTS, "anything", "anything"),
-        (Categorical(type="categorical", values=[1, 2]), "2", 2),
-        (Categorical(type="categorical", values=[0.5, 2]), "2", 2.0),
-        (TextKey(type="text", pattern="R{1..9}"), "R1", "R1"),
+        (attributes.Categorical(type="categorical", values=[1, 2]), "2", 2),
+        (attributes.Categorical(type="categorical", values=[0.5, 2]), "2", 2.0),
+        (attributes.TextKey(type="text", pattern="R{1..9}"), "R1", "R1"),
     ],
 )
 def test_text_is_read_as_the_declared_type(attribute, text, value):
@@ -132,7 +125,7 @@ def test_index_and_name_are_kept_and_nothing_is_invalid_in_nothing(attribute):
 
 
 @given(
-    st.lists(st.integers(-LARGEST_WHOLE, LARGEST_WHOLE)),
+    st.lists(st.integers(-attributes.LARGEST_WHOLE, attributes.LARGEST_WHOLE)),
     st.lists(st.floats(allow_nan=False, allow_infinity=False)),
 )
 def test_written_numbers_are_read_back_exactly(wholes, decimals):
@@ -151,5 +144,7 @@ def test_written_moments_are_read_back_to_the_microsecond(moments):
 
 def test_a_duration_of_numpy_is_no_text_and_stops_nothing():
     cells = pd.Series([np.timedelta64(1, "D"), "a", pd.Timedelta(1)], dtype=object)
-    values, _ = parse(cells, Categorical(type="categorical", values=["a"], nullable=True))
+    values, _ = parse(
+        cells, attributes.Categorical(type="categorical", values=["a"], nullable=True)
+    )
     assert values.isna().tolist() == [True, False, True]
