@@ -28,7 +28,6 @@ from hypothesis import HealthCheck, settings
 from once import once
 from private_table import PrivateTable
 from recorded import steps_of
-from warm_python import WarmPython
 from xdist.remote import Producer
 from xdist.scheduler import Scheduling
 
@@ -215,14 +214,6 @@ def prefect_server(stores: None, tmp_path_factory: pytest.TempPathFactory) -> It
         with closing(sqlite3.connect(place)) as made, closing(sqlite3.connect(new)) as copy:
             made.backup(copy)
         yield new
-
-
-@pytest.fixture(scope="session")
-def warm_python() -> Iterator[WarmPython]:
-    """Runs programs without another start of Python and of the libraries."""
-    warm = WarmPython()
-    yield warm
-    warm.close()
 
 
 @pytest.fixture

@@ -117,13 +117,6 @@ def earlier_with(counts):
     return EarlierTables.of(numbers, BINS, dict.fromkeys(BINS, 0.0), ROWS)
 
 
-EXACT = np.arange(256.0).reshape(16, 16)
-
-
-def in_halves(counts):
-    return counts.reshape(8, 2, 8, 2).sum((1, 3))
-
-
 def test_a_new_table_that_disagrees_takes_its_weight_from_an_earlier_one():
     counts = np.arange(256.0).reshape(16, 16)
     halves = counts[::-1].reshape(8, 2, 8, 2).sum((1, 3))
