@@ -2,17 +2,17 @@
 
 import resource
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from declared_table import domain_of
 
 from cloister.evaluation.marginals import compare_marginals
 from cloister.models.task import Task
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Table
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3_600)]
 
@@ -24,18 +24,15 @@ SECONDS, VIEW_SECONDS, MEMORY = 600, 120, 4 << 30
 
 def made(rows: int, times: int) -> Table:
     """Rows of 40 hidden classes, each with a law of its own for each of ``times`` 42 attributes."""
-    domain = Domain.of(
-        {
-            **{
-                f"c{at}": Categorical(type="categorical", values=[f"v{v}" for v in range(size)])
-                for at, size in enumerate(LISTED * times)
-            },
-            **{
-                f"n{at}": Integer(type="integer", min=0, max=999, bins=50)
-                for at in range(NUMERIC * times)
-            },
+    domain = domain_of(
+        **{
+            f"c{at}": Categorical(type="categorical", values=[f"v{v}" for v in range(size)])
+            for at, size in enumerate(LISTED * times)
         },
-        Path(),
+        **{
+            f"n{at}": Integer(type="integer", min=0, max=999, bins=50)
+            for at in range(NUMERIC * times)
+        },
     )
     rng = np.random.default_rng(1)
     hidden = rng.integers(0, CLASSES, rows)

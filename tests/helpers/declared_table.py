@@ -1,5 +1,9 @@
-"""A spec of one table that a test declares in a few words."""
+"""A spec, or the columns, of one table that a test declares in a few words."""
 
+from pathlib import Path
+
+from cloister.schema.attributes import AnyAttribute
+from cloister.schema.domain import Domain
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec
 from cloister.schema.spec_files.yaml_text import spec_text
@@ -29,3 +33,7 @@ def declared(folder, attributes, source=(), **more) -> Spec:
     path = folder / "spec.yaml"
     path.write_text(spec_text(content(attributes, source, **more)), encoding="utf-8")
     return load_spec(path)
+
+
+def domain_of(**columns: AnyAttribute) -> Domain:
+    return Domain.of(columns, Path())

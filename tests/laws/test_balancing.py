@@ -4,10 +4,10 @@ The distribution of a row stays the model's.
 """
 
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
+from declared_table import domain_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,16 +18,13 @@ from cloister.models.sampling import whole_tables
 from cloister.models.sampling.drawing import ANYTHING, Sampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, TextKey
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Table
 from cloister.schema.partition import declared_cells
 
 SIZES = (3, 4, 5)
-DOMAIN = Domain.of(
-    {
-        "id": TextKey(type="text", pattern="K{001..300}"),
-        **{f"a{size}": Categorical(type="categorical", values=[*"ABCDE"[:size]]) for size in SIZES},
-    },
-    Path(),
+DOMAIN = domain_of(
+    id=TextKey(type="text", pattern="K{001..300}"),
+    **{f"a{size}": Categorical(type="categorical", values=[*"ABCDE"[:size]]) for size in SIZES},
 )
 CELLS = {name: declared_cells(DOMAIN[name]) for name in DOMAIN.modelled}
 BINS = {

@@ -4,9 +4,9 @@ All from public inputs.
 """
 
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
+from declared_table import domain_of
 from examples import examples, few
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +22,6 @@ from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Boolean, Categorical, Integer
-from cloister.schema.domain import Domain
 
 
 def late_imports():
@@ -31,14 +30,11 @@ def late_imports():
 
 
 DELTA = Fraction(1, 10**6)
-DOMAIN = Domain.of(
-    {
-        **{f"flag {at}": Boolean(type="boolean") for at in range(5)},
-        "town": Categorical(type="categorical", values=list("ABCDEFG")),
-        "region": Categorical(type="categorical", values=list("XYZ")),
-        "wage": Integer(type="integer", min=0, max=10**6, special=[0], nullable=True),
-    },
-    Path(),
+DOMAIN = domain_of(
+    **{f"flag {at}": Boolean(type="boolean") for at in range(5)},
+    town=Categorical(type="categorical", values=list("ABCDEFG")),
+    region=Categorical(type="categorical", values=list("XYZ")),
+    wage=Integer(type="integer", min=0, max=10**6, special=[0], nullable=True),
 )
 HARD = parse_denial("t1.town = t2.town and t1.region != t2.region", "regions")
 SOFT = parse_denial("t1.region = t2.region and t1.wage > t2.wage", "wages", hard=False)

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from arbitrary_rows import ArbitraryRows, bins_of, with_supports
+from declared_table import domain_of
 from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -192,17 +193,14 @@ def test_a_listed_row_fits_its_like() -> None:
         assert table is None or not breaks(table, rules)
 
 
-DOMAIN = Domain.of(
-    {
-        "id": TextKey(type="text", pattern="R{001..500}"),
-        "zip": categorical(False, 40),
-        "city": categorical(True, 12),
-        "only": categorical(False, 1),
-        "age": Integer(type="integer", min=0, max=99),
-        "from": Date(type="date", min="2000-01-01", max="2020-12-31"),
-        "to": Date(type="date", min="2000-01-01", max="2020-12-31", nullable=True),
-    },
-    Path(),
+DOMAIN = domain_of(
+    id=TextKey(type="text", pattern="R{001..500}"),
+    zip=categorical(False, 40),
+    city=categorical(True, 12),
+    only=categorical(False, 1),
+    age=Integer(type="integer", min=0, max=99),
+    **{"from": Date(type="date", min="2000-01-01", max="2020-12-31")},
+    to=Date(type="date", min="2000-01-01", max="2020-12-31", nullable=True),
 )
 
 

@@ -1,10 +1,9 @@
 """Law: whatever the constraints, rows drawn from any tuple model violate none that is hard."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from arbitrary_rows import bins_of, with_supports
+from declared_table import domain_of
 from examples import examples, few
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,20 +12,18 @@ from cloister.constraints import parse_denial
 from cloister.constraints.counting import count_violations
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Float, Integer, Ordinal
-from cloister.schema.domain import Domain
 
-DOMAIN = Domain.of(
-    {
-        "state": Categorical(type="categorical", values=list("ABCDE"), nullable=True),
-        "zip": Categorical(type="categorical", values=[f"z{i}" for i in range(40)]),
-        "grade": Ordinal(type="ordinal", values=["low", "mid", "high"], nullable=True),
-        "salary": Integer(type="integer", min=0, max=100_000, special=[0, -1], nullable=True),
-        "rate": Float(type="float", min=0, max=10, decimals=3),
-        "tax": Integer(type="integer", min=0, max=50),
+DOMAIN = domain_of(
+    state=Categorical(type="categorical", values=list("ABCDE"), nullable=True),
+    zip=Categorical(type="categorical", values=[f"z{i}" for i in range(40)]),
+    grade=Ordinal(type="ordinal", values=["low", "mid", "high"], nullable=True),
+    salary=Integer(type="integer", min=0, max=100_000, special=[0, -1], nullable=True),
+    rate=Float(type="float", min=0, max=10, decimals=3),
+    tax=Integer(type="integer", min=0, max=50),
+    **{
         "from date": Date(type="date", min="2000-01-01", max="2020-12-31"),
         "to-date": Date(type="date", min="2000-01-01", max="2020-12-31", nullable=True),
     },
-    Path(),
 )
 
 RULES = [

@@ -9,6 +9,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
+from declared_table import domain_of
 from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -36,26 +37,23 @@ LISTS = {
     "moment": ["2020-02-29 00:00:00"],
     "flag": [True, False],
 }
-DOMAIN = Domain.of(
-    {
-        "age-at start": Integer(type="integer", min=-2, max=2, nullable=True),
-        "b": Integer(type="integer", min=-2, max=2),
-        "c": Float(type="float", min=-2, max=2, decimals=1, nullable=True),
-        "tag": Categorical(type="categorical", values=["x", "y", "z"], nullable=True),
-        "other tag": Categorical(type="categorical", values=["w", "z", "y"]),
-        "grade": Ordinal(type="ordinal", values=["low", "mid", "high"], nullable=True),
-        "day": Date(type="date", min="2020-02-27", max="2020-03-02", nullable=True),
-        "other day": Date(type="date", min="2020-02-28", max="2020-03-01"),
-        "moment": Datetime(
-            type="datetime",
-            min="2020-02-28T22:00:00",
-            max="2020-02-29T03:00:00",
-            step=3600,
-            nullable=True,
-        ),
-        "flag": Boolean(type="boolean", nullable=True),
-    },
-    Path(),
+DOMAIN = domain_of(
+    **{"age-at start": Integer(type="integer", min=-2, max=2, nullable=True)},
+    b=Integer(type="integer", min=-2, max=2),
+    c=Float(type="float", min=-2, max=2, decimals=1, nullable=True),
+    tag=Categorical(type="categorical", values=["x", "y", "z"], nullable=True),
+    **{"other tag": Categorical(type="categorical", values=["w", "z", "y"])},
+    grade=Ordinal(type="ordinal", values=["low", "mid", "high"], nullable=True),
+    day=Date(type="date", min="2020-02-27", max="2020-03-02", nullable=True),
+    **{"other day": Date(type="date", min="2020-02-28", max="2020-03-01")},
+    moment=Datetime(
+        type="datetime",
+        min="2020-02-28T22:00:00",
+        max="2020-02-29T03:00:00",
+        step=3600,
+        nullable=True,
+    ),
+    flag=Boolean(type="boolean", nullable=True),
 )
 COMPARE = {
     "=": operator.eq,

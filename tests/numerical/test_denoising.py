@@ -1,25 +1,20 @@
 """Histograms estimated from noisy counts: shares that add up, with less error than the counts."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from declared_table import domain_of
 from hypothesis import given
 from hypothesis import strategies as st
 from noisy_tables import shares_of
 
 from cloister.models.core.noisy_table import to_shares
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
 
 ROWS, SIZE, REPEATS = 20_000, 60, 6
-DOMAIN = Domain.of(
-    {
-        "listed": Categorical(type="categorical", values=[f"v{at}" for at in range(SIZE)]),
-        "number": Integer(type="integer", min=0, max=SIZE - 1),
-    },
-    Path(),
+DOMAIN = domain_of(
+    listed=Categorical(type="categorical", values=[f"v{at}" for at in range(SIZE)]),
+    number=Integer(type="integer", min=0, max=SIZE - 1),
 )
 LONG_TAIL = np.rint(ROWS * 0.5 ** np.arange(1, SIZE + 1)).astype(np.int64)
 HILL = np.rint(ROWS * np.exp(-0.5 * ((np.arange(SIZE) - 25) / 9) ** 2) / 22.6).astype(np.int64)

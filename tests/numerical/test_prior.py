@@ -1,10 +1,10 @@
 """An earlier release as evidence: what is pooled, what a change of the table does to it."""
 
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
+from declared_table import domain_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from private_table import PrivateTable
@@ -22,18 +22,15 @@ from cloister.privacy.door.journal import Journal
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Table
 from cloister.schema.partition import declared_cells, intervals
 
 ROWS = 2_000
-DOMAIN = Domain.of(
-    {
-        "town": Categorical(type="categorical", values=list("abcdef")),
-        "age": Integer(type="integer", min=0, max=63),
-        "score": Integer(type="integer", min=0, max=63),
-        "member": Categorical(type="categorical", values=["no", "yes"]),
-    },
-    Path(),
+DOMAIN = domain_of(
+    town=Categorical(type="categorical", values=list("abcdef")),
+    age=Integer(type="integer", min=0, max=63),
+    score=Integer(type="integer", min=0, max=63),
+    member=Categorical(type="categorical", values=["no", "yes"]),
 )
 AGES = declared_cells(DOMAIN["age"])
 

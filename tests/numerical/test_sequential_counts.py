@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from declared_table import domain_of
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,16 +22,13 @@ from cloister.schema.domain import Domain, Table
 from cloister.schema.partition import declared_cells
 
 NUMBERS, LISTED = ("number", "other number", "real"), ("tag", "other tag")
-DOMAIN = Domain.of(
-    {
-        "number": Integer(type="integer", min=-3, max=3, nullable=True, special=[9]),
-        "other number": Integer(type="integer", min=-2, max=2, special=[-9]),
-        "real": Float(type="float", min=-2, max=2, decimals=1, nullable=True),
-        "tag": Categorical(type="categorical", values=["x", "y", "z"], nullable=True),
-        "other tag": Categorical(type="categorical", values=["w", "z", "y"]),
-        "grade": Ordinal(type="ordinal", values=["low", "mid", "high"], nullable=True),
-    },
-    Path(),
+DOMAIN = domain_of(
+    number=Integer(type="integer", min=-3, max=3, nullable=True, special=[9]),
+    **{"other number": Integer(type="integer", min=-2, max=2, special=[-9])},
+    real=Float(type="float", min=-2, max=2, decimals=1, nullable=True),
+    tag=Categorical(type="categorical", values=["x", "y", "z"], nullable=True),
+    **{"other tag": Categorical(type="categorical", values=["w", "z", "y"])},
+    grade=Ordinal(type="ordinal", values=["low", "mid", "high"], nullable=True),
 )
 
 
@@ -152,12 +150,8 @@ def test_rows_are_admitted_as_by_loops(constraint, seed):
 
 
 def test_the_index_grows_and_still_counts():
-    domain = Domain.of(
-        {
-            "a": Integer(type="integer", min=0, max=10**6),
-            "b": Integer(type="integer", min=0, max=10**6),
-        },
-        Path(),
+    domain = domain_of(
+        a=Integer(type="integer", min=0, max=10**6), b=Integer(type="integer", min=0, max=10**6)
     )
     rng = np.random.default_rng(1)
     before, rows = (

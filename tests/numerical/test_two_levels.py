@@ -1,9 +1,8 @@
 """Histograms counted in wide cells and in declared ones: what the second count is good for."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from declared_table import domain_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from noisy_tables import shares_of
@@ -12,17 +11,13 @@ from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import MOST_ONCE, HistogramCounts, levels_above
 from cloister.models.core.noisy_table import NoisyTable
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
 
 ROWS, REPEATS = 20_000, 3
-DOMAIN = Domain.of(
-    {
-        "listed": Categorical(type="categorical", values=[f"v{at}" for at in range(60)]),
-        "number": Integer(type="integer", min=0, max=127, special=[0], nullable=True),
-        "short": Integer(type="integer", min=1, max=MOST_ONCE),
-    },
-    Path(),
+DOMAIN = domain_of(
+    listed=Categorical(type="categorical", values=[f"v{at}" for at in range(60)]),
+    number=Integer(type="integer", min=0, max=127, special=[0], nullable=True),
+    short=Integer(type="integer", min=1, max=MOST_ONCE),
 )
 CELLS = declared_cells(DOMAIN["number"])
 (WIDE,) = levels_above(CELLS)

@@ -1,9 +1,8 @@
 """Shares of violation against loops over all pairs; weights reach the shares they are fitted to."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from declared_table import domain_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,15 +16,12 @@ from cloister.models.soft_constraints.reweighting import (
     shares_against,
 )
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Table
 
-DOMAIN = Domain.of(
-    {
-        "a": Integer(type="integer", min=0, max=9, nullable=True),
-        "b": Integer(type="integer", min=0, max=9),
-        "c": Categorical(type="categorical", values=["x", "y", "z"], nullable=True),
-    },
-    Path(),
+DOMAIN = domain_of(
+    a=Integer(type="integer", min=0, max=9, nullable=True),
+    b=Integer(type="integer", min=0, max=9),
+    c=Categorical(type="categorical", values=["x", "y", "z"], nullable=True),
 )
 RULES = (
     parse_denial("t1.a < t2.a and t1.b > t2.b", "order", hard=False),

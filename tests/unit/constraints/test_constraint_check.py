@@ -6,22 +6,20 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from declared_table import domain_of
 
 from cloister import constraints
 from cloister.errors import ConstraintError
 from cloister.schema.attributes import Categorical, Integer, TextKey
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Table
 
 WORDS = ["a", "b", "c"]
-DOMAIN = Domain.of(
-    {
-        "id": TextKey(type="text", pattern="R{0..99}"),
-        "left": Integer(type="integer", min=0, max=9, nullable=True),
-        "status": Categorical(type="categorical", values=WORDS),
-        "q6": Categorical(type="categorical", values=WORDS, nullable=True),
-        "q5": Integer(type="integer", min=0, max=2, nullable=True),
-    },
-    Path(),
+DOMAIN = domain_of(
+    id=TextKey(type="text", pattern="R{0..99}"),
+    left=Integer(type="integer", min=0, max=9, nullable=True),
+    status=Categorical(type="categorical", values=WORDS),
+    q6=Categorical(type="categorical", values=WORDS, nullable=True),
+    q5=Integer(type="integer", min=0, max=2, nullable=True),
 )
 NULLABLE = ("left", "q6", "q5")
 ROWS = list(itertools.product([None, 3], WORDS, [*WORDS, None], [0, 1, 2, None]))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from declared_table import domain_of
 
 from cloister import constraints
 from cloister.errors import ConstraintError
@@ -27,10 +28,6 @@ DAYS: dict[str, AnyAttribute] = {
     "listed": Ordinal(type="ordinal", values=list(range(1, 32))),
 }
 YEARS = range(1999, 2106)
-
-
-def domain_of(**declared: AnyAttribute) -> Domain:
-    return Domain.of(declared, Path())
 
 
 def rules_of(domain: Domain, check: str, name: str = "date") -> Any:

@@ -1,23 +1,18 @@
 """What follows from rules on single rows, by the declared domain."""
 
-from pathlib import Path
-
 import pytest
+from declared_table import domain_of
 
 from cloister.constraints import parse_check, parse_denial
 from cloister.constraints.consistency import follows
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain
 
 NUMBER = Integer(type="integer", min=0, max=90, nullable=True)
-DOMAIN = Domain.of(
-    {
-        "a": NUMBER.model_copy(update={"nullable": False}),
-        "b": NUMBER,
-        "c": NUMBER,
-        "kind": Categorical(type="categorical", values=["new", "sent", "there"]),
-    },
-    Path(),
+DOMAIN = domain_of(
+    a=NUMBER.model_copy(update={"nullable": False}),
+    b=NUMBER,
+    c=NUMBER,
+    kind=Categorical(type="categorical", values=["new", "sent", "there"]),
 )
 
 

@@ -1,14 +1,13 @@
 """Detection, closest records and membership inference."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
+from declared_table import domain_of
 
 from cloister.evaluation import attacks
 from cloister.schema.attributes import Categorical, Integer, Ordinal
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Table
 
 
 def late_imports():
@@ -18,14 +17,11 @@ def late_imports():
     from cloister.evaluation.classifiers import detect, detectable, roc_auc
 
 
-DOMAIN = Domain.of(
-    {
-        "place": Categorical(type="categorical", values=[f"p{k}" for k in range(50)]),
-        "grade": Ordinal(type="ordinal", values=["a", "b", "c", "d", "e"]),
-        "x": Integer(type="integer", min=0, max=100_000, special=[-1], nullable=True),
-        "y": Integer(type="integer", min=0, max=100_000),
-    },
-    Path(),
+DOMAIN = domain_of(
+    place=Categorical(type="categorical", values=[f"p{k}" for k in range(50)]),
+    grade=Ordinal(type="ordinal", values=["a", "b", "c", "d", "e"]),
+    x=Integer(type="integer", min=0, max=100_000, special=[-1], nullable=True),
+    y=Integer(type="integer", min=0, max=100_000),
 )
 
 

@@ -1,15 +1,15 @@
 """A table out of core has the figures of one in memory, and says how many rows some are of."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from declared_table import domain_of
 
 from cloister.constraints import parse_denial
 from cloister.evaluation.targets import targets_of
 from cloister.schema.attributes import Boolean, Categorical, Integer, TextKey
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Table
 from cloister.schema.scratch import scratch_table
 
 
@@ -18,15 +18,12 @@ def late_imports():
     from cloister.evaluation import marginals, measures
 
 
-DOMAIN = Domain.of(
-    {
-        "id": TextKey(type="text", pattern="R{0001..9999}"),
-        "town": Categorical(type="categorical", values=["A1", "A2", "B1"], hierarchy=[1]),
-        "wage": Integer(type="integer", min=0, max=500, special=[999]),
-        "tax": Integer(type="integer", min=0, max=60, nullable=True),
-        "yes": Boolean(type="boolean"),
-    },
-    Path(),
+DOMAIN = domain_of(
+    id=TextKey(type="text", pattern="R{0001..9999}"),
+    town=Categorical(type="categorical", values=["A1", "A2", "B1"], hierarchy=[1]),
+    wage=Integer(type="integer", min=0, max=500, special=[999]),
+    tax=Integer(type="integer", min=0, max=60, nullable=True),
+    yes=Boolean(type="boolean"),
 )
 RULES = [
     parse_denial("t1.town = t2.town and t1.yes != t2.yes", "towns", hard=False),

@@ -1,14 +1,12 @@
 """Persons of two tables: rows a person, attributes once a person, spread within them."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
+from declared_table import domain_of
 
 from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.schema.attributes import Categorical, Integer, TextKey
-from cloister.schema.domain import Domain
 
 
 def late_imports():
@@ -16,14 +14,11 @@ def late_imports():
     from cloister.evaluation.measures import evaluate_tables
 
 
-DOMAIN = Domain.of(
-    {
-        "person": TextKey(type="text", pattern="P{001..999}"),
-        "city": Categorical(type="categorical", values=["a", "b"]),
-        "ward": Categorical(type="categorical", values=["x", "y"]),
-        "cost": Integer(type="integer", min=0, max=99, nullable=True),
-    },
-    Path(),
+DOMAIN = domain_of(
+    person=TextKey(type="text", pattern="P{001..999}"),
+    city=Categorical(type="categorical", values=["a", "b"]),
+    ward=Categorical(type="categorical", values=["x", "y"]),
+    cost=Integer(type="integer", min=0, max=99, nullable=True),
 )
 COLUMNS = PersonColumns("person", ("city",), most_rows=3)
 

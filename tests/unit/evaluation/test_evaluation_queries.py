@@ -1,15 +1,13 @@
 """Range queries: public, repeatable and exact on small tables; the panel of twelve classifiers."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
+from declared_table import domain_of
 
 from cloister.evaluation.marginals import Range, answers, compare_queries, random_queries
 from cloister.evaluation.targets import default_targets
 from cloister.schema.attributes import Boolean, Categorical, Integer, TextKey
-from cloister.schema.domain import Domain
 
 
 def late_imports():
@@ -17,14 +15,11 @@ def late_imports():
     from cloister.evaluation.learning import CLASSIFIERS, PANELS, TWELVE, train_and_test
 
 
-DOMAIN = Domain.of(
-    {
-        "id": TextKey(type="text", pattern="R{001..999}"),
-        "age": Integer(type="integer", min=0, max=99, nullable=True, special=[999]),
-        "town": Categorical(type="categorical", values=list("abcde")),
-        "member": Boolean(type="boolean"),
-    },
-    Path(),
+DOMAIN = domain_of(
+    id=TextKey(type="text", pattern="R{001..999}"),
+    age=Integer(type="integer", min=0, max=99, nullable=True, special=[999]),
+    town=Categorical(type="categorical", values=list("abcde")),
+    member=Boolean(type="boolean"),
 )
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import yaml
+from declared_table import domain_of
 from private_table import PrivateTable
 from pydantic import ValidationError
 from tiny_tables import random_rows, table_of
@@ -60,15 +61,12 @@ def test_the_error_of_a_marginal_is_its_total_variation_distance():
     assert one.error(noisy, one.counts(drawn)) == 0.5
 
 
-PEOPLE = Domain.of(
-    {
-        "age": Integer(type="integer", min=0, max=99, bins=10),
-        "level": Ordinal(type="ordinal", values=["low", "middle", "high"], nullable=True),
-        "member": Boolean(type="boolean"),
-        "pay": Integer(type="integer", min=0, max=100, bins=101, special=[-1]),
-        "town": Categorical(type="categorical", values=["a", "b", "c"]),
-    },
-    Path(),
+PEOPLE = domain_of(
+    age=Integer(type="integer", min=0, max=99, bins=10),
+    level=Ordinal(type="ordinal", values=["low", "middle", "high"], nullable=True),
+    member=Boolean(type="boolean"),
+    pay=Integer(type="integer", min=0, max=100, bins=101, special=[-1]),
+    town=Categorical(type="categorical", values=["a", "b", "c"]),
 )
 
 

@@ -1,9 +1,9 @@
 """The method that `auto` means: by public facts, with a plan, and a reason."""
 
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
+from declared_table import domain_of
 
 from cloister.errors import PlanError
 from cloister.models.protocol import make_plan
@@ -12,15 +12,11 @@ from cloister.models.task import Budget, Task
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Boolean, Categorical, Integer
-from cloister.schema.domain import Domain
 
-DOMAIN = Domain.of(
-    {
-        "town": Categorical(type="categorical", values=list("ABCDE")),
-        "wage": Integer(type="integer", min=0, max=500, bins=25),
-        "member": Boolean(type="boolean"),
-    },
-    Path(),
+DOMAIN = domain_of(
+    town=Categorical(type="categorical", values=list("ABCDE")),
+    wage=Integer(type="integer", min=0, max=500, bins=25),
+    member=Boolean(type="boolean"),
 )
 USUAL = Fraction(1, 10**6)
 

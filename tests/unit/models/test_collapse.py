@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+from declared_table import domain_of
 
 from cloister.models.core.bins import bin_cells
 from cloister.models.quality import find_collapses
@@ -11,12 +12,9 @@ from cloister.schema.domain import Domain, Table
 from cloister.schema.partition import declared_cells
 from cloister.schema.scratch import scratch_table
 
-DOMAIN = Domain.of(
-    {
-        "town": Categorical(type="categorical", values=[f"t{index}" for index in range(60)]),
-        "wage": Integer(type="integer", min=0, max=9_999, bins=50),
-    },
-    Path(),
+DOMAIN = domain_of(
+    town=Categorical(type="categorical", values=[f"t{index}" for index in range(60)]),
+    wage=Integer(type="integer", min=0, max=9_999, bins=50),
 )
 
 

@@ -2,11 +2,11 @@
 
 import datetime as dt
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from declared_table import domain_of
 
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import count_violations
@@ -18,19 +18,15 @@ from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey
-from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
 
-DOMAIN = Domain.of(
-    {
-        "id": TextKey(type="text", pattern="R{1..1000000}"),
-        "city": Categorical(type="categorical", values=["A", "B", "C"]),
-        "state": Categorical(type="categorical", values=["X", "Y"], nullable=True),
-        "my salary": Integer(type="integer", min=0, max=5000, special=[0]),
-        "tax": Integer(type="integer", min=0, max=400),
-        "day": Date(type="date", min="2020-01-01", max="2020-12-31", nullable=True),
-    },
-    Path(),
+DOMAIN = domain_of(
+    id=TextKey(type="text", pattern="R{1..1000000}"),
+    city=Categorical(type="categorical", values=["A", "B", "C"]),
+    state=Categorical(type="categorical", values=["X", "Y"], nullable=True),
+    **{"my salary": Integer(type="integer", min=0, max=5000, special=[0])},
+    tax=Integer(type="integer", min=0, max=400),
+    day=Date(type="date", min="2020-01-01", max="2020-12-31", nullable=True),
 )
 SEQUENCE = ("city", "state", "my salary", "tax", "day")
 FD = parse_denial("t1.city = t2.city and t1.state != t2.state", "fd")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from declared_table import domain_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from links import count_matches
@@ -21,7 +22,6 @@ from cloister.models.registry import create
 from cloister.models.task import Budget, Task, task_of
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain
 from cloister.schema.partition import equal_cells
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.requests.release_request import ReleaseRequest
@@ -101,12 +101,9 @@ def test_the_motivating_example_of_a_matching(pairing):
 
 
 def test_numbers_are_cut_into_equal_buckets():
-    domain = Domain.of(
-        {
-            "age": Integer(type="integer", min=0, max=99, special=[50], nullable=True),
-            "sex": Categorical(type="categorical", values=["f", "m"]),
-        },
-        Path(),
+    domain = domain_of(
+        age=Integer(type="integer", min=0, max=99, special=[50], nullable=True),
+        sex=Categorical(type="categorical", values=["f", "m"]),
     )
     cells = equal_cells(domain["age"], 5)
     assert cells.starts.tolist() == [0, 20, 40, 50, 51, 60, 80, 100]

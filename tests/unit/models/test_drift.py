@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from declared_table import domain_of
 
 from cloister.models.core.histograms import HistogramCounts
 from cloister.models.core.noisy_table import NoisyTable
@@ -12,14 +13,11 @@ from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
 
-DOMAIN = Domain.of(
-    {
-        "colour": Categorical(
-            type="categorical", values=["red", "green", "blue"], nullable=True, provenance="list"
-        ),
-        "age": Integer(type="integer", min=0, max=99, bins=10, provenance="form"),
-    },
-    Path(),
+DOMAIN = domain_of(
+    colour=Categorical(
+        type="categorical", values=["red", "green", "blue"], nullable=True, provenance="list"
+    ),
+    age=Integer(type="integer", min=0, max=99, bins=10, provenance="form"),
 )
 
 RELEASES = 120

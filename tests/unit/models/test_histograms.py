@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+from declared_table import domain_of
 
 from cloister.models.core.estimator import with_values
 from cloister.models.core.histograms import HistogramCounts, counted_by_value
@@ -11,14 +12,11 @@ from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells, intervals
 
-DOMAIN = Domain.of(
-    {
-        "fee": Integer(type="integer", min=0, max=9999, bins=20, special=[0]),
-        "huge": Integer(type="integer", min=0, max=10**9, bins=20),
-        "age": Integer(type="integer", min=0, max=99),
-        "town": Categorical(type="categorical", values=["A", "B"]),
-    },
-    Path(),
+DOMAIN = domain_of(
+    fee=Integer(type="integer", min=0, max=9999, bins=20, special=[0]),
+    huge=Integer(type="integer", min=0, max=10**9, bins=20),
+    age=Integer(type="integer", min=0, max=99),
+    town=Categorical(type="categorical", values=["A", "B"]),
 )
 
 

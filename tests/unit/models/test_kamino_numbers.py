@@ -1,9 +1,8 @@
 """The examples of Kamino's paper, with its numbers."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from declared_table import domain_of
 
 from cloister.constraints import dependency, parse_denial
 from cloister.constraints.counting import count_violations
@@ -15,19 +14,16 @@ from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.sampling.violation_index import DIRECT, PairIndex
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Table
 from cloister.schema.partition import declared_cells
 
 EDUCATION = ["Bachelors", "HS-grad", "Some-college"]
-DOMAIN = Domain.of(
-    {
-        "age": Integer(type="integer", min=17, max=90),
-        "edu_num": Integer(type="integer", min=1, max=16),
-        "edu": Categorical(type="categorical", values=EDUCATION),
-        "cap_gain": Integer(type="integer", min=0, max=2_000_000, bins=20),
-        "cap_loss": Integer(type="integer", min=0, max=5_000, bins=20),
-    },
-    Path(),
+DOMAIN = domain_of(
+    age=Integer(type="integer", min=17, max=90),
+    edu_num=Integer(type="integer", min=1, max=16),
+    edu=Categorical(type="categorical", values=EDUCATION),
+    cap_gain=Integer(type="integer", min=0, max=2_000_000, bins=20),
+    cap_loss=Integer(type="integer", min=0, max=5_000, bins=20),
 )
 PHI_1 = dependency("phi_1", ["edu"], "edu_num")
 PHI_2 = parse_denial("t1.cap_gain > t2.cap_gain and t1.cap_loss < t2.cap_loss", "phi_2", hard=False)
@@ -75,12 +71,9 @@ class Figure2:
 
 
 def test_example_4_rows_drawn_one_after_the_other_never_violate_phi_1():
-    domain = Domain.of(
-        {
-            "edu_num": Categorical(type="categorical", values=["13", "9"]),
-            "edu": Categorical(type="categorical", values=EDUCATION),
-        },
-        Path(),
+    domain = domain_of(
+        edu_num=Categorical(type="categorical", values=["13", "9"]),
+        edu=Categorical(type="categorical", values=EDUCATION),
     )
     bins = {
         name: bin_cells(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from declared_table import domain_of
 from examples import examples
 from films import films
 from hypothesis import given, settings
@@ -37,19 +38,13 @@ from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table
 from cloister.schema.partition import EQUAL, NEAR, PairKinds
 
-PATIENTS = Domain.of(
-    {
-        "id": TextKey(type="text", pattern="P{0001..9999}"),
-        "sex": Categorical(type="categorical", values=["f", "m"]),
-    },
-    Path(),
+PATIENTS = domain_of(
+    id=TextKey(type="text", pattern="P{0001..9999}"),
+    sex=Categorical(type="categorical", values=["f", "m"]),
 )
-VISITS = Domain.of(
-    {
-        "patient": TextKey(type="text", pattern="P{0001..9999}"),
-        "cost": Integer(type="integer", min=0, max=99),
-    },
-    Path(),
+VISITS = domain_of(
+    patient=TextKey(type="text", pattern="P{0001..9999}"),
+    cost=Integer(type="integer", min=0, max=99),
 )
 KEY = relations.ForeignKey("visits", "patient", "patients", "id", 3)
 SCHEMA = relations.Schema({"patients": PATIENTS, "visits": VISITS}, (KEY,))

@@ -1,10 +1,10 @@
 """Rows that break a rule inside their bins get other values there: bins and their values stay."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from declared_table import domain_of
 
 from cloister.constraints import parse_denial
 from cloister.constraints.counting import count_violations
@@ -14,22 +14,18 @@ from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.sampling.whole_tables import ProposingSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Integer, TextKey
-from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
 
 NUMBER = Integer(type="integer", min=0, max=99, bins=2)
 MONTH = NUMBER.model_copy(update={"bins": 1})
-DOMAIN = Domain.of(
-    {
-        "id": TextKey(type="text", pattern="R{1..1000000}"),
-        "kind": Categorical(type="categorical", values=["policy", "claim"]),
-        "paid": NUMBER,
-        "claimed": NUMBER,
-        "start": MONTH,
-        "end": MONTH.model_copy(update={"nullable": True}),
-        "file": Integer(type="integer", min=0, max=99_999, bins=1),
-    },
-    Path(),
+DOMAIN = domain_of(
+    id=TextKey(type="text", pattern="R{1..1000000}"),
+    kind=Categorical(type="categorical", values=["policy", "claim"]),
+    paid=NUMBER,
+    claimed=NUMBER,
+    start=MONTH,
+    end=MONTH.model_copy(update={"nullable": True}),
+    file=Integer(type="integer", min=0, max=99_999, bins=1),
 )
 SHARES = {"kind": [0.7, 0.3], "end": [0.2, 0.8]}
 """Of levels that are not even: claims are rare, and most rows have no end."""

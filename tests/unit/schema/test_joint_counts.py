@@ -1,25 +1,21 @@
 """Rows of many joint tables, counted in one pass, are those of each table alone."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from declared_table import domain_of
 
 from cloister.schema import joint_counts
 from cloister.schema.attributes import Boolean, Categorical, Integer, TextKey
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Table
 from cloister.schema.joint_counts import JointCounts
 from cloister.schema.partition import declared_cells, one_part, single_values
 
-DOMAIN = Domain.of(
-    {
-        "few": Categorical(type="categorical", values=["a", "b", "c"]),
-        "yes": Boolean(type="boolean"),
-        "many": Integer(type="integer", min=0, max=99_999),
-        "most": Integer(type="integer", min=0, max=10**12),
-        "key": TextKey(type="text", pattern="R{0001..9999}"),
-    },
-    Path(),
+DOMAIN = domain_of(
+    few=Categorical(type="categorical", values=["a", "b", "c"]),
+    yes=Boolean(type="boolean"),
+    many=Integer(type="integer", min=0, max=99_999),
+    most=Integer(type="integer", min=0, max=10**12),
+    key=TextKey(type="text", pattern="R{0001..9999}"),
 )
 FEW, YES, MANY, MOST = (declared_cells(DOMAIN[name]) for name in ("few", "yes", "many", "most"))
 KEY = one_part(DOMAIN["key"])

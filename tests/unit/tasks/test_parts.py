@@ -1,11 +1,10 @@
 """Drawing to one file in parts: interrupted or not, the same rows; never half a file."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from declared_table import domain_of
 from shipped import shipped
 
 from cloister.constraints import parse_denial
@@ -19,19 +18,15 @@ from cloister.models.sampling.sampler import ConstraintSampler
 from cloister.models.sampling.violation_index import PairIndex
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.attributes import Categorical, Date, Integer, TextKey
-from cloister.schema.domain import Domain
 from cloister.schema.partition import declared_cells
 from cloister.tasks.data import tables
 from cloister.tasks.data.parts import SampleRequest, sample_to
 
-DOMAIN = Domain.of(
-    {
-        "id": TextKey(type="text", pattern="R{0001..9999}"),
-        "a city": Categorical(type="categorical", values=["A", "B", "C"], nullable=True),
-        "n": Integer(type="integer", min=0, max=50_000, nullable=True),
-        "day": Date(type="date", min="2020-01-01", max="2020-12-31"),
-    },
-    Path(),
+DOMAIN = domain_of(
+    id=TextKey(type="text", pattern="R{0001..9999}"),
+    **{"a city": Categorical(type="categorical", values=["A", "B", "C"], nullable=True)},
+    n=Integer(type="integer", min=0, max=50_000, nullable=True),
+    day=Date(type="date", min="2020-01-01", max="2020-12-31"),
 )
 KEY = parse_denial("t1.n = t2.n and t1.`a city` = t2.`a city`", "key")
 

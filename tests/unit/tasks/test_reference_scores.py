@@ -1,13 +1,12 @@
 """What models learn from real rows is learnt once."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from declared_table import domain_of
 
 from cloister.evaluation.targets import PositiveLabels, PredictionTarget
 from cloister.schema.attributes import Categorical, Integer
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Table
 from cloister.tasks.home.home import Home
 from cloister.tasks.release.comparison import ReferenceScores
 
@@ -17,12 +16,9 @@ def late_imports():
     from cloister.evaluation.learning import train_and_test
 
 
-DOMAIN = Domain.of(
-    {
-        "zone": Categorical(type="categorical", values=["n", "s"]),
-        "pay": Integer(type="integer", min=0, max=9),
-    },
-    Path(),
+DOMAIN = domain_of(
+    zone=Categorical(type="categorical", values=["n", "s"]),
+    pay=Integer(type="integer", min=0, max=9),
 )
 LEARNING = "cloister.evaluation.learning.train_and_test"
 TARGETS = (PredictionTarget("zone", PositiveLabels(frozenset("n"))),)
