@@ -20,13 +20,6 @@ from cloister.schema.relations import Database
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.data import row_readers
-from cloister.tasks.data.row_readers import (
-    InThisProcess,
-    OnWorkers,
-    PersonBound,
-    RowReader,
-    TableSource,
-)
 from cloister.tasks.data.workers import workers_of
 
 pytestmark = pytest.mark.benchmark
@@ -74,10 +67,12 @@ def test_persons_read_and_bounded(tmp_path, monkeypatch, workers) -> None:
     content = spec_of("visits", PERSONS, attributes, unit=unit)
     spec = Spec.declared_in(tmp_path, content | {"source": {"path": str(path)}})
     domain = task_of(spec, {"visits": PERSONS}).lead.domain
-    source = TableSource(spec, domain, None, ())
-    bound = PersonBound(spec.privacy.unit, b"key of a benchmark")
+    source = row_readers.TableSource(spec, domain, None, ())
+    bound = row_readers.PersonBound(spec.privacy.unit, b"key of a benchmark")
     with workers_of(f"local:{workers}" if workers else None) as cluster:
-        reader: RowReader = OnWorkers(cluster) if cluster else InThisProcess()
+        reader: row_readers.RowReader = (
+            row_readers.OnWorkers(cluster) if cluster else row_readers.InThisProcess()
+        )
         begin, started = seconds(), time.perf_counter()
         rows = reader.persons(source, bound).bounded.rows
         took, wall = seconds() - begin, time.perf_counter() - started
@@ -91,11 +86,13 @@ def test_customers_and_orders_read_bounded_and_joined(tmp_path, monkeypatch, wor
     spec = load_spec(customers.write(tmp_path, CUSTOMERS))
     task = task_of(spec, dict.fromkeys(spec.tables, CUSTOMERS))
     sources = {
-        name: TableSource(spec.table(name), domain, None, ())
+        name: row_readers.TableSource(spec.table(name), domain, None, ())
         for name, domain in task.schema.tables.items()
     }
     with workers_of(f"local:{workers}" if workers else None) as cluster:
-        reader: RowReader = OnWorkers(cluster) if cluster else InThisProcess()
+        reader: row_readers.RowReader = (
+            row_readers.OnWorkers(cluster) if cluster else row_readers.InThisProcess()
+        )
         begin, started = seconds(), time.perf_counter()
         tables = {name: reader.rows(source).read for name, source in sources.items()}
         bounded = reader.bound(Database(task.schema, tables), b"key of a benchmark")

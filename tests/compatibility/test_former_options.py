@@ -17,11 +17,8 @@ from cloister.tasks.requests.resolved import resolve
 ONE = """
 name: small
 source: {path: data.csv}
-privacy:
-  unit: row
-  relation: add_remove
-  rows: {public: 2000}
-  budget: {epsilon: 4, delta: 1e-5, per: year}
+privacy: {unit: row, relation: add_remove, rows: {public: 2000},
+  budget: {epsilon: 4, delta: 1e-5, per: year}}
 attributes:
   grade: {type: ordinal, values: [low, middle, high], nullable: true}
   age: {type: integer, min: 18, max: 80, bins: 16}
@@ -29,11 +26,8 @@ release: {method: METHOD, epsilon: 0.5, delta: 1e-6, KEY}
 """
 SEVERAL = """
 name: visits
-privacy:
-  unit: {table: patients}
-  relation: add_remove
-  rows: {public: 100}
-  budget: {epsilon: 4, delta: 1e-5, per: ever}
+privacy: {unit: {table: patients}, relation: add_remove, rows: {public: 100},
+  budget: {epsilon: 4, delta: 1e-5, per: ever}}
 tables:
   patients:
     source: {path: patients.csv}
@@ -50,75 +44,47 @@ tables:
       day: {type: integer, min: 0, max: 99}
 release: {method: METHOD, epsilon: 0.5, delta: 1e-6, KEY}
 """
-RECORDED = [
-    (
-        ONE,
-        "dpview",
-        "dpview: {view_width: 3, parts: 8, linking: priority}",
-        "0771428547c595076eb4753e30da401a77e685faccf8a3b5da166f7f558837b4",
-    ),
-    (
-        ONE,
-        "dpview+",
-        "dpview: {linking: matching}",
-        "46bc85d0ac9413cf7fcf07e27019fd8dc12223ad2d193d3882cdf95fe58d6365",
-    ),
-    (
-        ONE,
-        "dpview",
-        "dpview: {}",
-        "a8246ec7329bdcf247de3cda1b2d09c3c5e463a4e1ecc1fa11057400230316ff",
-    ),
-    (
-        ONE,
-        "dpview",
-        "dpview: null",
-        "a34dfe5be7a6f8d48ed589add783bf18223b602dfe4d6af5445f7022f34a5ee8",
-    ),
-    (
+RECORDED = {
+    "0771428547c59507": (ONE, "dpview", "dpview: {view_width: 3, parts: 8, linking: priority}"),
+    "46bc85d0ac9413cf": (ONE, "dpview+", "dpview: {linking: matching}"),
+    "a8246ec7329bdcf2": (ONE, "dpview", "dpview: {}"),
+    "a34dfe5be7a6f8d4": (ONE, "dpview", "dpview: null"),
+    "9b190c3031e94023": (
         ONE,
         "deniability",
         (
             "guarantee: plausible-deniability, deniability: {k: 20, gamma: 4, epsilon0: 0.5, "
             "resampled: [1, 2], test: randomised, candidates: 500}"
         ),
-        "9b190c3031e940230a22696e545e7dde2b1972395b437ea274fe9eabea3f32c8",
     ),
-    (
-        ONE,
-        "deniability-paper",
-        "deniability: {gamma: 4/3, resampled: 2}",
-        "c6399c40040af0331bf16f1648b0a8e1e0cba058dcab105c931375e0df2b9c5c",
-    ),
-    (
+    "c6399c40040af033": (ONE, "deniability-paper", "deniability: {gamma: 4/3, resampled: 2}"),
+    "9363f6ae70fa6eb6": (
         ONE,
         "deniability",
         "deniability: {test: deterministic, k: '20', candidates: 5.0}",
-        "9363f6ae70fa6eb639f05efa6bbb2f824b6351bfcb2fdff03504a1298ad53862",
     ),
-    (
+    "097a81d21eff0308": (
         SEVERAL,
         "relational",
         (
             "relational: {table_method: independent, epsilon: 0.1, rounds: 2, workloads: 3, "
             "alpha: 0.25, ways: 2}"
         ),
-        "097a81d21eff0308d00c8ffca7811efe95455fa4b912a3b54f0229c49ec51459",
     ),
-    (
+    "74ff5f88b19ad399": (
         SEVERAL,
         "relational-paper",
         "relational: {fitted: 8, slice: 100, slices: 4}",
-        "74ff5f88b19ad399eddb8045c03d04e8fcf9091ae8153085fc900e5de456739b",
     ),
-]
+}
+"""By the first 16 digits of the digest."""
 
 
-@pytest.mark.parametrize(("text", "method", "key", "digest"), RECORDED)
-def test_a_spec_with_a_former_key_has_the_digest_that_it_had(tmp_path, text, method, key, digest):
-    path = tmp_path / "spec.yaml"
+@pytest.mark.parametrize("digest", RECORDED)
+def test_a_spec_with_a_former_key_has_the_digest_that_it_had(tmp_path, digest):
+    path, (text, method, key) = tmp_path / "spec.yaml", RECORDED[digest]
     path.write_text(text.replace("METHOD", method).replace("KEY", key))
-    assert spec_digest(load_spec(path)) == digest
+    assert spec_digest(load_spec(path))[:16] == digest
 
 
 def test_former_options_of_another_method_are_ignored_as_they_were(tmp_path: Path) -> None:

@@ -74,11 +74,8 @@ def test_a_plan_warns_of_noise_that_drowns_counts_and_shows_the_ends_of_long_lis
 STAYS = """
 name: stays
 source: {path: stays.csv}
-privacy:
-  unit: row
-  relation: add_remove
-  rows: {public: 8000}
-  budget: {epsilon: 9, delta: 1e-6, per: ever}
+privacy: {unit: row, relation: add_remove, rows: {public: 8000},
+  budget: {epsilon: 9, delta: 1e-6, per: ever}}
 attributes:
   admitted: {type: date, min: 2020-01-01, max: 2020-12-31}
   discharged: {type: date, min: 2020-01-01, max: 2021-06-30}
@@ -138,11 +135,8 @@ def test_a_plan_warns_of_references_that_a_rule_will_drop(tmp_path, cloister):
 
 LOANS = """
 name: library
-privacy:
-  unit: {table: members}
-  relation: add_remove
-  rows: {public: 100}
-  budget: {epsilon: 9, delta: 0, per: year}
+privacy: {unit: {table: members}, relation: add_remove, rows: {public: 100},
+  budget: {epsilon: 9, delta: 0, per: year}}
 tables:
   members:
     source: {path: members.csv}

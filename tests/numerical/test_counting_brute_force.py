@@ -15,12 +15,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cloister.constraints import counting
-from cloister.constraints.counting import (
-    count_violations,
-    violation_reports,
-    violation_share,
-    violations_per_row,
-)
 from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
 from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, Ordinal
 from cloister.schema.domain import Domain, Table
@@ -175,23 +169,23 @@ DIFFERS = DenialConstraint("r", tuple(same(1, name, "!=") for name in ("b", "c",
 def test_counts_are_those_of_loops_over_all_pairs(constraint, table) -> None:
     expected = brute_per_row(constraint, table)
     total = sum(expected) // constraint.arity
-    assert violations_per_row(constraint, table).tolist() == expected
-    assert count_violations(constraint, table) == total
+    assert counting.violations_per_row(constraint, table).tolist() == expected
+    assert counting.count_violations(constraint, table) == total
     ends = [0, table.rows // 3, table.rows // 2, table.rows]
     blocks = scratch_table([table.take(slice(*pair)) for pair in itertools.pairwise(ends)])
     for most in (counting._MERGED_ROWS, 1):
         with mock.patch.object(counting, "_MERGED_ROWS", most):
-            assert count_violations(constraint, blocks) == total
+            assert counting.count_violations(constraint, blocks) == total
     whole = table.rows if constraint.arity == 1 else table.rows * (table.rows - 1) // 2
-    assert violation_share(constraint, table) == (Fraction(total, whole) if whole else 0)
+    assert counting.violation_share(constraint, table) == (Fraction(total, whole) if whole else 0)
 
 
 @settings(max_examples=100)
 @given(constraints, tables(), st.integers(0, 2**32 - 1))
 def test_counts_do_not_depend_on_the_order_of_the_rows(constraint, table, seed) -> None:
     order = np.random.default_rng(seed).permutation(table.rows)
-    counts = violations_per_row(constraint, table)
-    assert (violations_per_row(constraint, table.take(order)) == counts[order]).all()
+    counts = counting.violations_per_row(constraint, table)
+    assert (counting.violations_per_row(constraint, table.take(order)) == counts[order]).all()
 
 
 @pytest.mark.parametrize("orders", [1, 2, 3, 4])
@@ -207,13 +201,13 @@ def test_counts_of_many_orders_match_an_array_of_all_pairs(orders: int) -> None:
     for i, op in enumerate(ops):
         holds &= COMPARE[op](table.codes[f"x{i}"][:, None], table.codes[f"x{i}"][None, :])
     np.fill_diagonal(holds, False)
-    assert (violations_per_row(rule, table) == (holds | holds.T).sum(axis=1)).all()
+    assert (counting.violations_per_row(rule, table) == (holds | holds.T).sum(axis=1)).all()
 
 
 def test_zero_and_negative_zero_are_one_value() -> None:
     domain = Domain.of({"c": Float(type="float", min=-1, max=1, decimals=0)}, Path())
     table = domain.encode(pd.DataFrame({"c": [0.0, -0.0, 1.0]}))
-    assert count_violations(DenialConstraint("key", (same(1, "c", "="),)), table) == 1
+    assert counting.count_violations(DenialConstraint("key", (same(1, "c", "="),)), table) == 1
 
 
 def test_counts_larger_than_32_bits_are_exact() -> None:
@@ -221,6 +215,6 @@ def test_counts_larger_than_32_bits_are_exact() -> None:
     domain = Domain.of({"b": Integer(type="integer", min=0, max=1)}, Path())
     table = Table(domain, {"b": np.zeros(rows, dtype=np.int64)})
     rule = DenialConstraint("key", (same(1, "b", "="),), hard=False)
-    assert count_violations(rule, table) == rows * (rows - 1) // 2
-    (report,) = violation_reports([rule], table)
+    assert counting.count_violations(rule, table) == rows * (rows - 1) // 2
+    (report,) = counting.violation_reports([rule], table)
     assert (report.name, report.hard, report.percent) == ("key", False, 100.0)

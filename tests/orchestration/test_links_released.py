@@ -13,11 +13,8 @@ from cloister.tasks.release.verify import verify_records
 
 SPEC = """
 name: films
-privacy:
-  unit: {table: users}
-  relation: add_remove
-  rows: {public: 750}
-  budget: {epsilon: 60, delta: 1e-5, per: ever}
+privacy: {unit: {table: users}, relation: add_remove, rows: {public: 750},
+  budget: {epsilon: 60, delta: 1e-5, per: ever}}
 tables:
   users:
     source: {path: users.csv}

@@ -11,11 +11,8 @@ from cloister.flows.cli.app import run
 
 SPEC = """
 name: films
-privacy:
-  unit: row
-  relation: replace_one
-  rows: {public: 150}
-  budget: {epsilon: 100, delta: 1e-4, per: ever}
+privacy: {unit: row, relation: replace_one, rows: {public: 150},
+  budget: {epsilon: 100, delta: 1e-4, per: ever}}
 tables:
   users:
     source: {path: users.csv}

@@ -22,11 +22,8 @@ def late_imports():
 
 SPEC = """
 name: clinic
-privacy:
-  unit: {table: patients}
-  relation: add_remove
-  rows: {public: 1000}
-  budget: {epsilon: 40, delta: 1e-5, per: ever}
+privacy: {unit: {table: patients}, relation: add_remove, rows: {public: 1000},
+  budget: {epsilon: 40, delta: 1e-5, per: ever}}
 tables:
   patients:
     source: {path: patients.csv}

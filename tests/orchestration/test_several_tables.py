@@ -22,11 +22,8 @@ from cloister.tasks.release.verify import verify_records
 
 SPEC = """
 name: clinic
-privacy:
-  unit: {table: patients}
-  relation: add_remove
-  rows: {public: 100}
-  budget: {epsilon: 4, delta: 1e-5, per: ever}
+privacy: {unit: {table: patients}, relation: add_remove, rows: {public: 100},
+  budget: {epsilon: 4, delta: 1e-5, per: ever}}
 tables:
   patients:
     source: {path: patients.csv}
