@@ -1,7 +1,5 @@
 """A small declared dataset, a fitted model, and its certificate: made once per session."""
 
-from __future__ import annotations
-
 import datetime as dt
 import gc
 import math
@@ -16,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,9 +46,6 @@ from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec, spec_digest
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import SELDOM
-
-if TYPE_CHECKING:
-    from cloister.tasks.release.basis import Basis
 
 # The same examples in each run, whatever the speed of the machine: only a change fails a test.
 # --hypothesis-profile=nightly draws others, those of --hypothesis-seed, and of costly laws more.
@@ -327,7 +322,7 @@ def _shortened(chosen: Plan) -> Plan:
 
 
 @pytest.fixture(scope="session")
-def basis(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Basis:
+def basis(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory):
     """What the certificate of a release of the small world is made from."""
     from cloister.tasks.release.basis import Basis
     from cloister.tasks.release.synthesis import DrawnRows

@@ -1,7 +1,5 @@
 """Approvals by people's own keys, as their readers meet them; changes of the house's key."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil
@@ -106,7 +104,7 @@ def test_two_of_three_officers_approve_by_their_keys_and_a_stock_verifier_counts
         envelope.verify([stock_key(house_signer(home).key)], threshold=1)
 
 
-def stock_key(key: signing.PublicKey) -> SSlibKey:
+def stock_key(key: signing.PublicKey):
     return SSlibKey.from_crypto(load_pem_public_key(key.pem.encode()), keyid=key.id)
 
 

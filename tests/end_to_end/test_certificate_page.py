@@ -1,7 +1,5 @@
 """The page in a browser and on paper: it loads nothing, breaks no word, and answers its readers."""
 
-from __future__ import annotations
-
 import html
 import os
 import re
@@ -50,7 +48,7 @@ return [wide.length, loaded, seen, broken.join(' ')];
 SOUND = [0, 0, "99px"]
 
 
-def stated(basis: Basis) -> Basis:
+def stated(basis):
     """The basis with statements of a curator, in a spec that names a source of its constraints."""
     about = About(
         curator="Registry Office <b>&",
@@ -84,14 +82,14 @@ def test_the_page_fits_the_window_loads_nothing_and_breaks_no_word(browser, basi
     assert probed(browser, tmp_path, text, width) == [*SOUND, ""]
 
 
-def test_a_word_that_does_not_fit_is_noticed(browser, basis: Basis, tmp_path: Path):
+def test_a_word_that_does_not_fit_is_noticed(browser, basis, tmp_path: Path):
     narrow = page(certify(stated(basis))).replace("</style>", "td { max-width: 2rem }</style>")
     narrow = narrow.replace("overflow-wrap: break-word", "word-break: break-all")
     assert probed(browser, tmp_path, narrow, 390)[-1]
 
 
 def test_every_printed_sheet_names_the_release_and_its_number_and_breaks_no_word(
-    browser, basis: Basis, tmp_path: Path
+    browser, basis, tmp_path: Path
 ):
     if (reader := shutil.which("pdftotext")) is None:
         assert not os.environ.get("CI"), "the sheets are read by pdftotext; install poppler-utils"
@@ -115,7 +113,7 @@ def test_every_printed_sheet_names_the_release_and_its_number_and_breaks_no_word
     assert words <= printed
 
 
-def test_long_names_do_not_break_the_page(browser, basis: Basis, tmp_path: Path):
+def test_long_names_do_not_break_the_page(browser, basis, tmp_path: Path):
     attributes = {"a" * 200: basis.spec.attributes["since"], **basis.spec.attributes}
     text = page(certify(declaring(basis, attributes=attributes)))
     assert probed(browser, tmp_path, text)[:3] == SOUND
@@ -132,7 +130,7 @@ QUESTIONS = {
 }
 
 
-def test_a_fresh_reader_finds_the_answers_and_statements_come_first(basis: Basis):
+def test_a_fresh_reader_finds_the_answers_and_statements_come_first(basis):
     text = page(certify(stated(basis)))
     shown = re.sub(r"<[^>]+>", "", text)
     for question, answers in QUESTIONS.items():

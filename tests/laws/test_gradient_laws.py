@@ -1,7 +1,5 @@
 """Adding a row changes a sum of gradients by at most the clip, however many rows there are."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -56,7 +54,7 @@ class Levels:
         return codes
 
 
-def opposed(codes: torch.Tensor) -> clipped_gradients.FactoredGradient:
+def opposed(codes):
     """A gradient of 5 clips, downwards for level 0 and upwards for level 1."""
     return {"weight": Outer(torch.ones(len(codes), 1), 5 * CLIP * (2.0 * codes - 1.0))}
 
@@ -82,7 +80,7 @@ def test_a_row_moves_the_sum_by_the_clip_whatever_number_of_rows_was_declared(ti
     assert 0.99 * CLIP < abs(moved) <= CLIP * (1 + ALLOWANCE + 1e-6)
 
 
-def summed(gradient: Gradient, codes: torch.Tensor, order: list[int]) -> list[NDArray[np.int64]]:
+def summed(gradient: Gradient, codes, order: list[int]) -> list[NDArray[np.int64]]:
     """Each block's sum on the grid, as the door computes it."""
     size = clipped_gradients.block_size(len(order))
     kernel = BlockSum(gradient, tuple(gradient(codes[:1])), EVERY_ROW, size)

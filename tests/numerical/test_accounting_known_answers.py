@@ -1,9 +1,6 @@
 """Epsilons against closed forms, dp_accounting, Opacus' PRV accountant and integration."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 
@@ -152,7 +149,7 @@ THEIRS = [
 
 
 @cache
-def made(theirs: Callable[[], pld.PrivacyLossDistribution]) -> pld.PrivacyLossDistribution:
+def made(theirs):
     return theirs()
 
 

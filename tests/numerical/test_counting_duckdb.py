@@ -1,7 +1,5 @@
 """Exact counts against a self-join in DuckDB, on samples of real tables."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,7 +48,7 @@ def condition(constraint: DenialConstraint, rows: dict[int, str]) -> str:
     return " and ".join(compared(predicate, rows) for predicate in constraint.predicates)
 
 
-def joined(connection: duckdb.DuckDBPyConnection, constraint: DenialConstraint) -> int:
+def joined(connection, constraint: DenialConstraint) -> int:
     """Violations by joining the view ``rows`` with itself."""
     if constraint.arity == 1:
         query = f"select count(*) from rows a where {condition(constraint, {1: 'a', 2: 'a'})}"

@@ -3,8 +3,6 @@
 It holds no pickle and no row of the data.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace
@@ -75,7 +73,7 @@ def public(certificate: Certificate, saved: Path, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def registered(tracker: Tracker, run: str, saved: Path, public: Path, signer: FileSigner):
+def registered(tracker, run: str, saved: Path, public: Path, signer: FileSigner):
     return ModelRegistry(tracker.client).register(run, ReleasedModel(saved, public, signer.key))
 
 
@@ -99,7 +97,7 @@ def copied(registered, tmp_path: Path) -> Path:
 
 @pytest.mark.filterwarnings("error:An input example")
 def test_the_registered_model_draws_what_the_model_draws(
-    tracker: Tracker, registered, public: Path, signer: FileSigner, fitted, tracking_uri: str
+    tracker, registered, public: Path, signer: FileSigner, fitted, tracking_uri: str
 ):
     statement = decided(public, State.APPROVED, signer)
     states = {RELEASE: State.APPROVED}
@@ -185,7 +183,7 @@ def test_the_registered_model_holds_no_pickle_and_an_example_without_data(tracke
 
 
 def test_the_model_has_one_page_with_its_signature_and_what_was_spent(
-    tracker: Tracker, run, registered, fitted
+    tracker, run, registered, fitted
 ):
     (model,) = tracker.models(run)
     page = tracker.client.get_logged_model(model)
@@ -207,7 +205,7 @@ def test_the_model_has_one_page_with_its_signature_and_what_was_spent(
 
 
 def test_a_version_says_what_was_spent_on_whom_and_is_registered_once(
-    tracker: Tracker,
+    tracker,
     run: str,
     registered,
     certificate: Certificate,
@@ -228,7 +226,7 @@ def test_a_version_says_what_was_spent_on_whom_and_is_registered_once(
 
 
 @pytest.fixture(scope="module")
-def stained(tracker: Tracker, saved: Path, basis: Basis, signer: FileSigner, tmp_path_factory):
+def stained(tracker, saved: Path, basis, signer: FileSigner, tmp_path_factory):
     """A model of another method, with seeded noise."""
     run = tracker.begin("r-stained000", "small", "independent")
     request = basis.request.filled(method="independent")
@@ -245,7 +243,7 @@ def test_a_version_is_a_candidate_from_birth_and_a_stained_model_is_tagged(stain
 
 
 @pytest.fixture
-def second(tracker: Tracker, registered, tmp_path: Path, certificate: Certificate) -> str:
+def second(tracker, registered, tmp_path: Path, certificate: Certificate) -> str:
     """Another release of the same registered model, as a version of an earlier version: no tag."""
     name = registered.name
     tags = {"release.id": "r-second0000"}
@@ -254,13 +252,13 @@ def second(tracker: Tracker, registered, tmp_path: Path, certificate: Certificat
     tracker.client.delete_model_version(name, version.version)
 
 
-def states_of(tracker: Tracker, name: str) -> dict[str, str | None]:
+def states_of(tracker, name: str) -> dict[str, str | None]:
     versions = tracker.client.search_model_versions(f"name = '{name}'")
     return {each.tags["release.id"]: each.tags.get("release.state") for each in versions}
 
 
 def test_tags_mirror_the_ledger_and_the_only_published_version_has_the_alias(
-    tracker: Tracker, registered, second: str
+    tracker, registered, second: str
 ):
     registry, name = ModelRegistry(tracker.client), registered.name
     for former in ("candidate", "approved"):  # of earlier versions
@@ -282,7 +280,7 @@ def test_tags_mirror_the_ledger_and_the_only_published_version_has_the_alias(
     tracker.client.delete_registered_model_alias(name, "mine")
 
 
-def test_unknown_releases_are_refused(tracker: Tracker, registered):
+def test_unknown_releases_are_refused(tracker, registered):
     for unknown in ("r-unknown", "r-' or name = 'small-kamino"):
         with pytest.raises(InputError, match=f"no model of release {unknown}"):
             ModelRegistry(tracker.client).mirror(unknown, {})

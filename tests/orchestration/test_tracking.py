@@ -3,8 +3,6 @@
 No row of the data.
 """
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -32,11 +30,11 @@ def late_imports():
 RELEASE = "r-0123456789"
 
 
-def artifacts(tracker: Tracker, run: str, path: str | None = None) -> set[str]:
+def artifacts(tracker, run: str, path: str | None = None) -> set[str]:
     return {file.path for file in tracker.client.list_artifacts(run, path)}
 
 
-def test_a_release_has_one_run_that_is_found_again(tracker: Tracker, run: str):
+def test_a_release_has_one_run_that_is_found_again(tracker, run: str):
     assert tracker.begin(RELEASE, "small", "kamino") == run
     assert tracker.begin("r-other00000", "small", "kamino") != run
     tags = tracker.client.get_run(run).data.tags
@@ -44,7 +42,7 @@ def test_a_release_has_one_run_that_is_found_again(tracker: Tracker, run: str):
     assert tags["prefect.flow_run"] == "flow-1"
 
 
-def test_stages_are_children_that_end_as_their_stage_ended(tracker: Tracker, run: str):
+def test_stages_are_children_that_end_as_their_stage_ended(tracker, run: str):
     with tracker.stage(run, "search") as finished:
         assert mlflow.active_run() is None  # nor is there ever one
     with pytest.raises(ValueError, match="canary"), tracker.stage(run, "train") as failed:
@@ -56,7 +54,7 @@ def test_stages_are_children_that_end_as_their_stage_ended(tracker: Tracker, run
     assert all("canary" not in str(child.to_dictionary()) for child in ended)
 
 
-def test_a_stage_that_was_killed_is_ended_on_resume(tracker: Tracker):
+def test_a_stage_that_was_killed_is_ended_on_resume(tracker):
     run = tracker.begin("r-killed0000", "small", "kamino")
     stage = tracker.stage(run, "train")
     killed = stage.__enter__()
@@ -67,7 +65,7 @@ def test_a_stage_that_was_killed_is_ended_on_resume(tracker: Tracker):
     assert tracker.client.get_run(run).info.status == "FINISHED"
 
 
-def test_a_plan_is_an_artifact_and_its_plain_values_are_parameters(tracker: Tracker, run: str):
+def test_a_plan_is_an_artifact_and_its_plain_values_are_parameters(tracker, run: str):
     plain = {"steps": 200, "share": "1/4", "split": True, "base": "mixture", "long": "x" * 9000}
     blobs = {"tables": [["a", "b"]], "trainer": {"rate": 0.1}, "unset": None}
     plan = {"method": "kamino", "parameters": plain | blobs}
@@ -80,7 +78,7 @@ def test_a_plan_is_an_artifact_and_its_plain_values_are_parameters(tracker: Trac
     assert "plan.json" in artifacts(tracker, run)
 
 
-def test_a_run_that_has_a_parameter_keeps_it(tracker: Tracker):
+def test_a_run_that_has_a_parameter_keeps_it(tracker):
     """What an earlier version began, with other texts, is ended by this one."""
     run = tracker.begin("r-earlier000", "small", "kamino")
     tracker.client.log_param(run, "share", "1/4")
@@ -88,7 +86,7 @@ def test_a_run_that_has_a_parameter_keeps_it(tracker: Tracker):
     assert tracker.client.get_run(run).data.params == {"share": "1/4", "steps": "3"}
 
 
-def test_a_run_shows_who_made_it_by_what_and_since_when(tracker: Tracker):
+def test_a_run_shows_who_made_it_by_what_and_since_when(tracker):
     began = datetime(2026, 11, 23, 12, tzinfo=UTC)
     origin = RunOrigin("anna", "cloister release", "ab" * 20, began, "Release of small.")
     run = tracker.begin("r-origin0000", "small", "kamino", origin=origin)
@@ -102,7 +100,7 @@ def test_a_run_shows_who_made_it_by_what_and_since_when(tracker: Tracker):
     assert ended.data.tags["mlflow.note.content"] == "Release of small."
 
 
-def test_names_that_are_paths_or_written_alike_stay_apart(tracker: Tracker):
+def test_names_that_are_paths_or_written_alike_stay_apart(tracker):
     names = ["../x", "a/../b", "/a", "a//b", ".", "..", " ", "a?b", "a!b", "é\U0001f600", "1"]
     names += ["y" * 300, "y" * 299]
     run = tracker.begin("r-names00000", "Default", "kamino")
@@ -116,7 +114,7 @@ def test_names_that_are_paths_or_written_alike_stay_apart(tracker: Tracker):
 
 
 def test_spend_is_logged_per_stage_and_the_certificate_is_an_artifact(
-    tracker: Tracker, run: str, certificate: Certificate, tmp_path: Path
+    tracker, run: str, certificate: Certificate, tmp_path: Path
 ):
     epsilon, delta = certificate.guarantee.accounted.epsilon, certificate.guarantee.delta
     tracker.log_spend(run, certificate.stages, epsilon, delta)
@@ -154,7 +152,7 @@ def test_measures_are_logged_without_numbers_of_real_rows(tracker, run, fitted, 
     assert "31337" not in str(logged)
 
 
-def test_a_dataset_is_named_with_a_keyed_digest_and_nothing_else(tracker: Tracker, run: str):
+def test_a_dataset_is_named_with_a_keyed_digest_and_nothing_else(tracker, run: str):
     for _ in range(2):
         tracker.log_input(run, "small", "ab" * 32)
     (given,) = tracker.client.get_run(run).inputs.dataset_inputs

@@ -1,7 +1,5 @@
 """A new tracking store, made by several processes at once, or by one that is killed."""
 
-from __future__ import annotations
-
 import inspect
 import multiprocessing
 import os
@@ -19,7 +17,7 @@ def late_imports():
     from cloister.tasks.stores.mlflow_store import Tracker
 
 
-def opened(home: Path) -> Tracker:
+def opened(home: Path):
     return Tracker.open(f"sqlite:///{home / 'mlflow' / 'mlflow.db'}", home / "mlflow" / "artifacts")
 
 

@@ -1,7 +1,5 @@
 """A certificate shows what was spent and declared, survives a round trip, holds no private fact."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace
@@ -53,7 +51,7 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def certificate(basis: Basis) -> Certificate:
+def certificate(basis) -> Certificate:
     return certify(basis)
 
 
@@ -82,7 +80,7 @@ def test_a_text_that_was_not_written_is_refused(certificate: Certificate, damage
 
 
 def test_each_stage_is_charged_what_the_accountant_reads_and_another_agrees_to_a_bound(
-    basis: Basis, certificate: Certificate
+    basis, certificate: Certificate
 ):
     spent = {stage.name: stage.epsilon for stage in certificate.stages}
     for stage in basis.plan.stages:
@@ -119,7 +117,7 @@ def test_a_second_reading_of_disjoint_parts_is_of_their_worst_path():
 
 
 @pytest.mark.parametrize("promised", ["0.2", "1", "2.3", "7"])
-def test_a_bound_in_words_is_not_rounded_below_itself(basis: Basis, promised: str):
+def test_a_bound_in_words_is_not_rounded_below_itself(basis, promised: str):
     """e^0.2 is 1.2214: a factor of at most 1.22 would be more than was shown."""
     spec = basis.spec
     said = meaning(spec, Fraction(promised), Fraction(0), secure=True)[0]
@@ -139,7 +137,7 @@ def test_what_costs_more_than_was_charged_or_violates_a_hard_constraint_is_not_c
 
 
 @pytest.mark.parametrize("text", ["0.1", "0.3", "0.7", "1.1", "1/3"])
-def test_a_pure_epsilon_that_is_no_float_is_certified_to_the_last_digit(basis: Basis, text: str):
+def test_a_pure_epsilon_that_is_no_float_is_certified_to_the_last_digit(basis, text: str):
     whole = Fraction(text)
     plan = replace(basis.plan, stages=[Stage(LaplaceCounts(whole / 7, ONE))] * 7)
     pure = charging(replace(basis, plan=plan), delta=Fraction(0))
@@ -167,7 +165,7 @@ def test_constraints_domains_origins_and_the_budget_are_those_of_the_spec_and_th
     assert (total.cap, total.cap_delta) == ("10", "0.0001")
 
 
-def test_a_data_derived_bound_is_called_so(basis: Basis):
+def test_a_data_derived_bound_is_called_so(basis):
     derived = basis.spec.attributes["since"].model_copy(
         update={"provenance": "data-derived: least and greatest"}
     )
@@ -183,20 +181,20 @@ def test_a_data_derived_bound_is_called_so(basis: Basis):
         ({"nullable": True, "missing_share": 0.125}, "missing in 12.5 % of rows, chosen at random"),
     ],
 )
-def test_how_many_rows_lack_a_key_is_said(basis: Basis, keys: dict, said: str):
+def test_how_many_rows_lack_a_key_is_said(basis, keys: dict, said: str):
     key = basis.spec.attributes["id"].model_copy(update=keys)
     declared = declaring(basis, attributes={**basis.spec.attributes, "id": key})
     assert certify(declared).attributes[0].domain.endswith(said)
 
 
-def filtered(basis: Basis, **changed: object) -> Basis:
+def filtered(basis, **changed: object):
     """The basis with a budget by whose filter releases are admitted; their sum is 30."""
     windows = (replace(basis.budget.windows[0], admission="filter"),)
     values = {"windows": windows, "spent": Fraction(30), "filtered": Fraction(4)}
     return replace(basis, budget=replace(basis.budget, **(values | changed)))
 
 
-def test_under_a_filter_the_period_is_within_its_budget(basis: Basis):
+def test_under_a_filter_the_period_is_within_its_budget(basis):
     certificate = certify(filtered(basis))
     total = certificate.cumulative
     assert "privacy filter" in total.composition and (total.spent, total.filtered) == ("30", "4")
@@ -210,7 +208,7 @@ def test_under_a_filter_the_period_is_within_its_budget(basis: Basis):
     assert Certificate.from_yaml(certificate.to_yaml()) == certificate
 
 
-def test_of_a_budget_that_was_lowered_the_sum_is_said(basis: Basis):
+def test_of_a_budget_that_was_lowered_the_sum_is_said(basis):
     certificate = certify(filtered(basis, filtered=Fraction(11)))
     assert certificate.cumulative.filtered is None
     assert "sum of the epsilons" in certificate.cumulative.composition
@@ -219,7 +217,7 @@ def test_of_a_budget_that_was_lowered_the_sum_is_said(basis: Basis):
     assert {odds.period for odds in unbounded.guarantee.odds} == {1.0}
 
 
-def test_exact_answers_of_the_account_are_told_where_there_are_some(basis: Basis):
+def test_exact_answers_of_the_account_are_told_where_there_are_some(basis):
     assert "exact answer" not in page(certify(basis))
     for refusals, words in ((1, "1 exact answer."), (7, "7 exact answers.")):
         certificate = certify(replace(basis, budget=replace(basis.budget, refusals=refusals)))
@@ -227,7 +225,7 @@ def test_exact_answers_of_the_account_are_told_where_there_are_some(basis: Basis
         assert words in page(certificate)
 
 
-def test_seeded_noise_stains_everything(basis: Basis):
+def test_seeded_noise_stains_everything(basis):
     stained = certify(replace(basis, secure=False))
     assert not stained.guarantee.private
     assert "NOT PRIVATE" in stained.guarantee.meaning[0]
@@ -293,7 +291,7 @@ def test_no_test_beats_the_bound_on_laplace_noise():
         assert power <= true_alarms(size, 1.0, 0) * (1 + 1e-12)
 
 
-def test_a_person_is_named_by_key_and_rows_and_its_attributes_are(basis: Basis):
+def test_a_person_is_named_by_key_and_rows_and_its_attributes_are(basis):
     person = PersonUnit(key="person_id", max_rows=5)
     privacy = basis.spec.privacy.model_copy(update={"unit": person})
     words = unit_words(basis.spec.model_copy(update={"privacy": privacy, "name": "visits"}))
@@ -321,12 +319,12 @@ def test_amounts_are_exact(amount: str, text: str):
     assert Fraction(exact_text(Fraction(amount))) == Fraction(amount)
 
 
-def test_long_lists_are_cut(basis: Basis):
+def test_long_lists_are_cut(basis):
     attribute = basis.spec.attributes["state-code"].model_copy(update={"values": list(range(100))})
     assert domain_words(attribute) == "100 values: 0, 1, 2, 3, 4, 5, 6, 7, ..."
 
 
-def test_the_page_escapes_every_text_and_loads_nothing(basis: Basis):
+def test_the_page_escapes_every_text_and_loads_nothing(basis):
     text = page(certify(drawing(basis, post_processing=("<script>alert(1)</script>",))))
     assert "&lt;script&gt;" in text
     assert "wage &lt;€&gt;" in text
@@ -344,7 +342,7 @@ def test_a_certificate_of_an_older_version_names_no_model_and_reads_as_before(ce
     assert "ef" * 32 in page(bound)
 
 
-def test_columns_that_were_left_out_are_told(certificate: Certificate, basis: Basis):
+def test_columns_that_were_left_out_are_told(certificate: Certificate, basis):
     assert "\nignored:" not in certificate.to_yaml()
     assert "left out, neither" not in page(certificate)
     changed = certify(declaring(basis, ignore=("remarks", "<b>")))

@@ -1,7 +1,5 @@
 """What a certificate says beside its guarantee: statements, origins, what was spent before."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 
@@ -28,7 +26,7 @@ ONE = Sensitivity(1, 1, 1, 1)
 GAUSSIAN = GaussianCounts(Fraction(10), ONE)
 
 
-def test_statements_of_the_curator_come_first_and_are_told_where_they_lack(basis: Basis):
+def test_statements_of_the_curator_come_first_and_are_told_where_they_lack(basis):
     """A certificate of an older version states nothing and reads as before."""
     certificate = certify(basis)
     said = yaml.safe_load(certificate.to_yaml())
@@ -62,7 +60,7 @@ def test_statements_of_the_curator_come_first_and_are_told_where_they_lack(basis
     ],
     ids=["behalf", "person", "nobody", "older"],
 )
-def test_who_had_a_release_run_is_a_name(basis: Basis, runner: Runner, fields: int, words: str):
+def test_who_had_a_release_run_is_a_name(basis, runner: Runner, fields: int, words: str):
     """A certificate of an earlier version, which holds an identity too, reads as it was written."""
     certificate = certify(replace(basis, ran_by=runner))
     text = certificate.to_yaml()
@@ -71,7 +69,7 @@ def test_who_had_a_release_run_is_a_name(basis: Basis, runner: Runner, fields: i
     assert f"<dt>Run by</dt><dd>{words}</dd>" in page(certificate)
 
 
-def test_lists_are_whole_in_the_certificate(basis: Basis):
+def test_lists_are_whole_in_the_certificate(basis):
     numbers = [f"A{number}" for number in range(100)]
     listed = basis.spec.attributes["state-code"].model_copy(update={"values": numbers})
     attributes = {**basis.spec.attributes, "state-code": listed}
@@ -85,7 +83,7 @@ def test_lists_are_whole_in_the_certificate(basis: Basis):
     assert origins["wage <€>"].values == ()
 
 
-def test_constraints_say_where_they_come_from(basis: Basis):
+def test_constraints_say_where_they_come_from(basis):
     sources = ["post office, list 7", "data-derived"]
     rules = tuple(
         replace(rule, provenance=source)
@@ -101,7 +99,7 @@ def test_constraints_say_where_they_come_from(basis: Basis):
     assert not any("a fact of the data" in fact for fact in free.unprotected)
 
 
-def test_what_was_spent_before_is_told(basis: Basis):
+def test_what_was_spent_before_is_told(basis):
     assert certify(basis).cumulative.before == "0"
     assert "first charge to this budget" in page(certify(basis))
     later = replace(basis, budget=replace(basis.budget, spent=Fraction(7, 2), releases=3))

@@ -1,7 +1,5 @@
 """Mechanisms: shapes, refusals, scales rounded up, exact sums; no repeatable sampler."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from itertools import product
@@ -137,7 +135,7 @@ def test_thresholds_follow_from_delta() -> None:
     assert laplace.reach(ROW, Fraction(1, 10)) < laplace.reach(ROW, Fraction(1, 100))
 
 
-def clipped(gradients: list[list[float]], clip: float = 1.0) -> torch.Tensor:
+def clipped(gradients: list[list[float]], clip: float = 1.0):
     """The clipped sum (q,) of gradients (b, q)."""
     rows = torch.tensor(gradients)
     return clipped_sum({"block": Outer(torch.ones(len(rows), 1), rows)}, clip)["block"][0]

@@ -1,7 +1,5 @@
 """The entry of a release in the registry of deployments is valid there, and says no more."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jsonschema
@@ -134,14 +132,14 @@ SCHEMA = {
 CHECKS = jsonschema.Draft7Validator.FORMAT_CHECKER
 
 
-def entry_of(basis: Basis, about: About = ABOUT) -> dict:
+def entry_of(basis, about: About = ABOUT) -> dict:
     text = registry_entry(certify(declaring(basis, about=about))).to_yaml()
     styles = {token.style for token in yaml.scan(text) if isinstance(token, yaml.ScalarToken)}
     assert styles <= {None, "|", '"', "'"}  # the registry refuses folded texts
     return yaml.safe_load(text)
 
 
-def test_an_entry_is_valid_in_the_registry(basis: Basis):
+def test_an_entry_is_valid_in_the_registry(basis):
     entry = entry_of(basis)
     jsonschema.Draft7Validator(SCHEMA, format_checker=CHECKS).validate(entry)
     assert RegistryEntry.model_validate(entry).model_dump(exclude_none=True) == entry
@@ -162,7 +160,7 @@ def test_an_entry_is_valid_in_the_registry(basis: Basis):
         lambda entry: entry["deployment"]["dp_variant"].update(variant_name="DP"),
     ],
 )
-def test_what_the_registry_refuses_is_refused_here(basis: Basis, damage):
+def test_what_the_registry_refuses_is_refused_here(basis, damage):
     entry = entry_of(basis)
     damage(entry)
     with pytest.raises(jsonschema.ValidationError):
@@ -171,7 +169,7 @@ def test_what_the_registry_refuses_is_refused_here(basis: Basis, damage):
         RegistryEntry.model_validate(entry)
 
 
-def test_an_entry_says_in_words_what_the_registry_does_not_know_and_what_was_left_out(basis: Basis):
+def test_an_entry_says_in_words_what_the_registry_does_not_know_and_what_was_left_out(basis):
     entry = entry_of(basis, ABOUT.model_copy(update={"sector": "sea fishing"}))["deployment"]
     assert "data_product_sector" not in entry["basic"]
     said = entry["implementation"]
@@ -180,7 +178,7 @@ def test_an_entry_says_in_words_what_the_registry_does_not_know_and_what_was_lef
     assert "not stated in the spec" in said["justification"]
 
 
-def test_without_what_the_registry_requires_or_privacy_there_is_no_entry(basis: Basis):
+def test_without_what_the_registry_requires_or_privacy_there_is_no_entry(basis):
     for name in ("curator", "curator_type", "intended_use", "region"):
         about = ABOUT.model_copy(update={name: None})
         with pytest.raises(InputError, match=f"does not state {name}, which the registry requires"):

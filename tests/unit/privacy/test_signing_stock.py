@@ -1,7 +1,5 @@
 """Stock verifiers accept what Cloister signed, and refuse what was forged."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path
@@ -28,7 +26,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "signatures.md"
 ADA, BEN, EVE = signer("ada"), signer("ben"), signer("eve")
 
 
-def stock_key(key: signing.PublicKey) -> SSlibKey:
+def stock_key(key: signing.PublicKey):
     return SSlibKey.from_crypto(load_pem_public_key(key.pem.encode()), keyid=key.id)
 
 
