@@ -108,8 +108,7 @@ def test_classifiers_and_the_distinguishing_game(data):
     tested = other.take(np.arange(LEARNT, LEARNT + TESTED))
     found: dict[str, dict[str, list[float]]] = {}
     for seed in range(REPEATS):
-        rng = np.random.default_rng(seed)
-        real = table.take(rng.permutation(ROWS)[:LEARNT])
+        real = table.take(np.random.default_rng(seed).permutation(ROWS)[:LEARNT])
         sources = {"reals": other.take(np.arange(LEARNT)), **of_variants(data, seed)}
         x, y = features(tested)
         for name, own in classifiers(seed).items():

@@ -48,8 +48,7 @@ def test_the_page_is_made_of_public_facts_alone(released, tmp_path, monkeypatch)
         shutil.copytree(released.folder / name, tmp_path / name)
     (tmp_path / "public" / "report.html").unlink()
     monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
-    certificate = read_certificate(tmp_path / "public")
-    made = analyst_page(certificate, released_facts(tmp_path))
+    made = analyst_page(read_certificate(tmp_path / "public"), released_facts(tmp_path))
     assert made == (released.folder / "public" / "report.html").read_text(encoding="utf-8")
 
 

@@ -273,8 +273,7 @@ def test_anchors_that_were_removed_are_missed_and_a_line_cut_off_spoils_no_other
     assert words(home).startswith(f"{worm} (3 anchors, ")
     assert words(home).endswith("; 1 line that cannot be read)")
     assert findings(home) == []
-    text = worm.read_text()
-    worm.write_text("".join(text.splitlines(keepends=True)[:-1]))
+    worm.write_text("".join(worm.read_text().splitlines(keepends=True)[:-1]))
     last = entries(home)[-1].seq
     (finding,) = findings(home)
     assert finding == (
@@ -286,8 +285,7 @@ def test_anchors_that_were_removed_are_missed_and_a_line_cut_off_spoils_no_other
 
 
 def test_two_who_send_at_once_both_push(anchored, tmp_path, released, monkeypatch):
-    home = anchored(remote(tmp_path))
-    (store,) = anchor_stores(home)
+    (store,) = anchor_stores(anchored(remote(tmp_path)))
     fetched, raced = type(store)._fetched, []
 
     def race(self, folder, *depth):

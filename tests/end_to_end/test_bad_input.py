@@ -95,8 +95,7 @@ def test_no_rows(place, inside, unspent):
 def test_a_parquet_file_of_ten_times_the_declared_rows_is_refused_unread(place, inside, unspent):
     """Its pages are damaged: only the footer can be read."""
     table = place.data.with_suffix(".parquet")
-    frame = pd.concat([pd.read_csv(place.data)] * 11)
-    frame.to_parquet(table, index=False)
+    pd.concat([pd.read_csv(place.data)] * 11).to_parquet(table, index=False)
     content = bytearray(table.read_bytes())
     content[4:200] = bytes(196)
     table.write_bytes(content)

@@ -78,8 +78,7 @@ def probed(browser: Browser, tmp_path: Path, text: str, width: int = 1280) -> li
 
 @pytest.mark.parametrize("width", [390, 600, 1280])
 def test_the_page_fits_the_window_loads_nothing_and_breaks_no_word(browser, basis, tmp_path, width):
-    text = page(certify(stated(basis)))
-    assert probed(browser, tmp_path, text, width) == [*SOUND, ""]
+    assert probed(browser, tmp_path, page(certify(stated(basis))), width) == [*SOUND, ""]
 
 
 def test_a_word_that_does_not_fit_is_noticed(browser, basis, tmp_path: Path):

@@ -87,8 +87,7 @@ def test_a_ledger_without_its_tail_is_found_out(released, own, cloister, capsys)
     copy = own / "ledger.jsonl"
     anchor = cloister("ledger", "export", copy)["anchor"]
     assert cloister("verify", copy, "--anchor", anchor)["findings"] == []
-    lines = copy.read_text().splitlines(keepends=True)
-    copy.write_text("".join(lines[:-1]))
+    copy.write_text("".join(copy.read_text().splitlines(keepends=True)[:-1]))
     assert run(["verify", str(copy)]) == 0
     assert run(["verify", str(copy), "--anchor", anchor]) == 1
     assert run(["verify", "--anchor", "last"]) == 2

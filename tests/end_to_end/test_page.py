@@ -107,15 +107,13 @@ def test_what_a_browser_may_do_is_said_with_each_answer(officer, released):
 
 
 def test_a_release_waits_for_review_first_and_goes_its_way(officer, home, released):
-    first = officer.read().partition("Budgets")[0]
-    assert released.id in first
+    assert released.id in officer.read().partition("Budgets")[0]
     for move in ("approved", "published", "withdrawn"):
         officer.send(f"/releases/{released.id}/{move}", reason=f"it is {move} <now>")
         held = release_of(home, released.id)
         assert held.state is State(move)
         assert held.steps[-1].by == identity()
-        sheet = officer.read(f"/releases/{released.id}")
-        assert f"it is {move} &lt;now&gt;" in sheet
+        assert f"it is {move} &lt;now&gt;" in officer.read(f"/releases/{released.id}")
     assert "Awaiting review: 0" in officer.read()
     assert "cannot" in officer.send(f"/releases/{released.id}/approved", 404, reason="again")
 
@@ -166,8 +164,7 @@ def test_roles_decide_who_reads_and_who_decides(app, home, people, released):
     refused = auditor.send(f"/releases/{released.id}/approved", 403, reason="it is good")
     assert "needs the role officer or reviewer" in refused
     set_roles(home, "Cai", [], [], None, people.by, "none")
-    stranger = Visitor(app, "nobody:2999-01-01:secret")
-    assert "nobody has this token" in stranger.read("", 403)
+    assert "nobody has this token" in Visitor(app, "nobody:2999-01-01:secret").read("", 403)
 
 
 def test_exact_figures_are_read_by_who_may_attack_and_nobody_else(app, home, people, released):

@@ -113,8 +113,7 @@ def test_a_list_of_files_names_no_part_that_a_kill_left_of_it(home, released, mo
         write_kept(home, released.id)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     assert len(list(home.release(released.id).glob(".*.part"))) == 1
-    digest = write_kept(home, released.id)
-    assert list(kept_findings(home, released.id, digest)) == []
+    assert list(kept_findings(home, released.id, write_kept(home, released.id))) == []
 
 
 def test_another_key_and_a_key_that_others_may_read_are_named(home):

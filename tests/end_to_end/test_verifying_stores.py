@@ -150,8 +150,7 @@ def test_a_tracking_store_without_its_rows_is_named_and_nothing_is_approved(
     assert run(["review", "approve", released.id, "--by", "A. Officer", "--reason", "fine"]) == 1
     assert finding in capsys.readouterr().err
     assert release_of(home, released.id).state.value == "candidate"
-    after = contents(home)
-    assert before == after
+    assert before == contents(home)
 
 
 @pytest.mark.parametrize(

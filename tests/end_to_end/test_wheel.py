@@ -50,8 +50,7 @@ def test_the_digest_of_the_code_covers_the_same_files_in_a_checkout_and_a_wheel(
     checkout = [path.relative_to(PACKAGE).as_posix() for path in sources()]
     assert {name.split("/")[0] for name in checkout} >= {"models", "tasks", "privacy", "errors.py"}
     assert not any(name.startswith(("flows/", "benchmarks/")) for name in checkout)
-    said = run(wheel, wheel.parent, LISTING)
-    assert said.split() == checkout
+    assert run(wheel, wheel.parent, LISTING).split() == checkout
 
 
 def run(wheel: Path, folder: Path, program: str) -> str:

@@ -111,8 +111,7 @@ def test_a_change_of_the_rule_frees_nothing_of_a_window_that_is_full(ledger: Led
     admit_by(ledger, "filter")
     assert ledger.budget("adult", "row").left == 0
     assert fill(ledger, 1) == []
-    later = replace(ledger, clock=on("2027-01-05"))
-    assert len(fill(later, 9)) == 9
+    assert len(fill(replace(ledger, clock=on("2027-01-05")), 9)) == 9
 
 
 def test_the_sum_rules_again_from_the_next_window_on(ledger: Ledger) -> None:

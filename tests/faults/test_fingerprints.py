@@ -57,8 +57,7 @@ def test_homes_on_one_ledger_compare_their_data_if_they_have_the_same_key(tmp_pa
     (two.folder / "fingerprint.key").write_bytes(one.fingerprint_key())
     spent(two, "copy", EQUAL)
     assert fingerprints.equal_data(two)["copy"] == [f"the same data as adult (entry {entry})"]
-    apart = home_at(tmp_path / "apart", place)
-    spent(apart, "third", EQUAL)
+    spent(home_at(tmp_path / "apart", place), "third", EQUAL)
     assert fingerprints.equal_data(two)["third"] == [
         "read under another fingerprint.key, and not compared with others"
     ]

@@ -74,8 +74,7 @@ def test_a_rebuilt_chain_is_found(home: Home, tmp_path: Path, by: str) -> None:
         body.pop("signed")
         return signed_body(replace(entry, body=body), forger)
 
-    rebuilt = chained(open_ledger(home).entries(), change)
-    said = found(rebuilt, key_of(home))
+    said = found(chained(open_ledger(home).entries(), change), key_of(home))
     assert said and all("signature" in each or forger.key.id[:16] in each for each in said)
 
 
@@ -90,13 +89,11 @@ def test_entries_before_signatures_are_not_asked_for_any(tmp_path, place, monkey
     ledger.grant("adult", "row", 3, "1e-4", "year", "officer", "why")
     ledger.reserve(ask(), "flow")
     monkeypatch.setenv("CLOISTER_LEDGER", place)
-    home = another(tmp_path / "home", monkeypatch)
-    assert verify_records(home, None)[1] == []
+    assert verify_records(another(tmp_path / "home", monkeypatch), None)[1] == []
 
 
 def test_another_home_is_unknown_until_it_is_trusted(home, tmp_path, monkeypatch) -> None:
-    second = another(tmp_path / "second", monkeypatch)
-    key = key_of(second)
+    key = key_of(another(tmp_path / "second", monkeypatch))
     (unknown,) = [each for each in verify_records(home, None)[1] if "cloister keys trust" in each]
     assert f"entry 4: 1 entry from here on is signed by the key {key.id[:16]}" in unknown
     trust(open_ledger(home), key, "officer", "the home in Porto")

@@ -123,8 +123,7 @@ SLOWER = [pytest.param(method, marks=pytest.mark.slow) for method in ("mixture",
 
 @pytest.mark.parametrize("method", ["independent", "dpview", *SLOWER])
 def test_a_deep_hierarchy_keeps_its_values(method):
-    shape = hospital()
-    trial = release_once(shape, 1, method)
+    trial = release_once(hospital(), 1, method)
     assert not any(count_violations(rule, trial.synthetic) for rule in trial.task.hard)
     for name in ("provider", "city", "zip", "measure code"):
         kept = len(np.unique(trial.synthetic.codes[name]))

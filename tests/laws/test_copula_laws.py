@@ -128,8 +128,7 @@ def test_binary_columns_can_be_drawn_on_from_any_chunk(tmp_path):
 
 
 def test_a_rule_that_the_scores_would_break_holds_and_follows_the_data(tmp_path):
-    rng = np.random.default_rng(5)
-    city = rng.integers(0, 12, ROWS)
+    city = np.random.default_rng(5).integers(0, 12, ROWS)
     real = Table(domain_of({"city": 12, "land": 3}), {"city": city, "land": city // 4})
     rule = dependency("land of city", ["city"], "land")
     model = fitted("copula", real, tmp_path, Budget(Fraction(2), DELTA), (rule,))

@@ -267,8 +267,7 @@ def test_constant_columns_and_few_rows(method, tmp_path):
 @pytest.mark.parametrize("method", SELECTED)
 def test_a_key_of_the_data_is_kept_unique(method, tmp_path):
     attributes = {"number": Integer(type="integer", min=0, max=9_999), "state": ATTRIBUTES["state"]}
-    rule = parse_denial("t1.number = t2.number", "key")
-    task = task_of(attributes, (rule,), rows=800)
+    task = task_of(attributes, (parse_denial("t1.number = t2.number", "key"),), rows=800)
     frame = pd.DataFrame({"number": np.arange(800) * 5, "state": people(800)["state"]})
     _, _, model = fitted(method, task, task.domain.encode(frame), tmp_path, 4)
     table = model.sample(900, SamplingSource(2))

@@ -226,8 +226,7 @@ RULES = {
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("tries", [None, 300], ids=["direct", "accept-reject"])
 def test_algorithm_3_keeps_a_hard_constraint_in_all_rows(name, tries):
-    sampler = row_by_row(DOMAIN, RULES[name], 7, tries)
-    table = sampler.sample(400, SamplingSource(2))
+    table = row_by_row(DOMAIN, RULES[name], 7, tries).sample(400, SamplingSource(2))
     assert table.rows == 400 and count_violations(RULES[name][0], table) == 0
     assert len(set(table.codes["id"])) == 400
 

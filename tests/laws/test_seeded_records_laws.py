@@ -56,8 +56,7 @@ def test_candidates_are_the_same_for_any_number_of_workers_and_out_of_core(monke
 
 
 def test_records_keep_the_front_of_a_seed_and_draw_the_rest_by_the_model():
-    rng = np.random.default_rng(5)
-    model = TinyModel.random((3, 2, 4), rng)
+    model = TinyModel.random((3, 2, 4), np.random.default_rng(5))
     query = candidates_of(model, PrefixLengths(1, 1), 60_000, withheld=Fraction(1, 10**9))
     rows = np.tile([2, 0, 0], (50, 1))
     made = query.exact(TableRows(table_of(rows)), NoiseSource.insecure(6))

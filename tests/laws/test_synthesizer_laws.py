@@ -115,8 +115,7 @@ def test_a_filter_reads_each_plan_and_never_below_its_cost(method):
     """At four times delta, of which half covers what the plan may reveal outright."""
     task = suited(method, world()[0])
     event = accounted(make_plan(create(method), task, Budget(Fraction(2), DELTA)))
-    cost = filter_cost(event, task.neighbours.relation)
-    cap = least_cap([cost], 4 * DELTA)
+    cap = least_cap([filter_cost(event, task.neighbours.relation)], 4 * DELTA)
     assert epsilon(event, 4 * DELTA, task.neighbours.relation) <= cap
 
 

@@ -129,8 +129,7 @@ class Sums:
 def test_gradients_and_norms_are_on_the_device_and_sums_and_models_on_the_host(learner, descent):
     sums, start = Sums(), start_of(learner)
     with FakeTensorMode(allow_non_fake_inputs=True):
-        schedule = TrainingSchedule(2, 0.1)
-        found = descent(learner, start, sums, schedule, Second(), silent)
+        found = descent(learner, start, sums, TrainingSchedule(2, 0.1), Second(), silent)
     assert sums.devices == {"meta"}
     assert {value.device.type for value in found.values()} == {"cpu"}
     assert {name: v.shape for name, v in found.items()} == {n: v.shape for n, v in start.items()}

@@ -29,8 +29,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("counts", SHAPES.values(), ids=SHAPES)
 def test_estimates_of_many_values_are_no_worse_than_projected_counts(counts):
-    rng = np.random.default_rng(8)
-    noisy = counts + np.rint(rng.normal(0, DEVIATION, (REPEATS, SIZE)))
+    noisy = counts + np.rint(np.random.default_rng(8).normal(0, DEVIATION, (REPEATS, SIZE)))
 
     def error(estimate):
         return np.mean([np.abs(estimate(each) - counts / counts.sum()).sum() for each in noisy])

@@ -103,8 +103,7 @@ def test_the_slope_of_a_mean_is_that_of_its_error():
     coarsenings = [fitted.bins[name] for name in ("pay", "age")]
     numbers = rng.random((SIZES["pay"], SIZES["age"]))
     aim = MeanTarget.of(coarsenings, numbers, 0.3, 0.01, fitted.mixture.layout)
-    shape = aim.numbers.shape
-    table = torch.rand(shape, dtype=torch.float64, requires_grad=True)
+    table = torch.rand(aim.numbers.shape, dtype=torch.float64, requires_grad=True)
     (0.5 * (((table * aim.numbers).sum() - 0.3) / 0.01).square()).backward()
     slope = aim.slope(table.detach())
     torch.testing.assert_close(slope.double(), table.grad, rtol=1e-5, atol=1e-5)

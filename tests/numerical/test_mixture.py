@@ -124,8 +124,7 @@ def test_joint_shares_of_a_chain_are_those_of_its_mixture_unless_they_are_too_ma
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_parts_that_hold_one_bin_each_in_another_order_are_not_taken_for_the_bins(layout):
     mixture, bins = mixture_on(layout), bins_of(SIZES)["a"]
-    backwards = np.arange(bins.size)[::-1]
-    turned = mixture.marginal([bins.coarsen(backwards)])
+    turned = mixture.marginal([bins.coarsen(np.arange(bins.size)[::-1])])
     np.testing.assert_allclose(turned, mixture.marginal([bins])[::-1], rtol=1e-6)
 
 

@@ -179,5 +179,4 @@ def test_a_precise_release_of_other_rows_is_not_believed(fitted):
     rng = np.random.default_rng(5)
     mixed = Table(DOMAIN, {n: own[rng.permutation(ROWS)] for n, own in table.codes.items()})
     mixed.codes["age"][:] = 63 - mixed.codes["age"]
-    earlier = of("5", rows=mixed)
-    assert error(of("1", earlier=earlier), table) < 1.25 * error(of("1"), table)
+    assert error(of("1", earlier=of("5", rows=mixed)), table) < 1.25 * error(of("1"), table)

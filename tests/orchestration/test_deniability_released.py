@@ -32,8 +32,7 @@ def test_a_release_under_plausible_deniability_says_so_everywhere(place, prefect
     (budget,) = json.loads(capsys.readouterr().out)
     assert budget["together"] == "unbounded: 1 not differentially private"
     assert run(["ledger", "show", said["release"], "--json"]) == 0
-    held = json.loads(capsys.readouterr().out)
-    assert held["records"] == made["records"]
+    assert json.loads(capsys.readouterr().out)["records"] == made["records"]
     assert run(["review", "approve", said["release"], "--reason", "fine"]) == 0
     capsys.readouterr()
     out = place.folder / "more.csv"

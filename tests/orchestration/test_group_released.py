@@ -72,8 +72,7 @@ def test_without_a_person_the_rows_are_those_of_all_others(visits: Path) -> None
 @pytest.mark.parametrize("rows", [1, 2, 5, 40])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 1000), Fraction(1, 3), Fraction(1)])
 def test_the_price_of_a_group_is_that_of_its_rows_one_by_one(epsilon, rows) -> None:
-    delta = Fraction(1, 10**20)
-    whole, charged = group_cost(epsilon, delta, rows)
+    whole, charged = group_cost(epsilon, Fraction(1, 10**20), rows)
     steps = sum(np.exp(float(epsilon) * step) for step in range(rows))
     assert whole == rows * epsilon
     assert float(charged) == pytest.approx(1e-20 * steps, rel=1e-5)

@@ -77,8 +77,7 @@ def candidate(ledger: Ledger) -> str:
 def test_a_release_and_a_request_that_was_declined_are_told_by_signed_webhooks(
     home, ledger, url, receiver, secret
 ):
-    release = candidate(ledger)
-    ledger.advance(release, State.APPROVED, "A. Officer", "row 7 of Mr X is fine")
+    ledger.advance(candidate(ledger), State.APPROVED, "A. Officer", "row 7 of Mr X is fine")
     decline(ledger, ask(epsilon=50), "engineer", "why not")
     assert send_due(home) == []
     assert send_due(home) == []  # nothing is told twice

@@ -140,8 +140,7 @@ def test_data_refused_too_often_costs_a_charge_and_certificates_tell_of_it(
     assert run(["rules", "set", "clubs", "--admission", "filter", "--reason", "policy"]) == 0
     good.to_csv(place.data, index=False)
     assert run(command) == 0
-    release = existing_ledger(place.home).releases()[-1]
-    public = place.home.release(release.id) / "public"
+    public = place.home.release(existing_ledger(place.home).releases()[-1].id) / "public"
     certificate = read_certificate(public)
     assert any("2 exact answers" in each for each in certificate.limitations)
     text = (public / "certificate.html").read_text(encoding="utf-8")

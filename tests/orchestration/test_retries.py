@@ -63,8 +63,7 @@ def test_a_paid_release_outlives_blips_of_its_stores(
     said = capsys.readouterr()
     assert (blips, answers) == ([], [])
     assert said.err.count(" record failed") == 3
-    release = json.loads(said.out)["release"]
-    assert_recorded_once(place.home, release)
+    assert_recorded_once(place.home, json.loads(said.out)["release"])
     (held,) = existing_ledger(place.home).releases()
     assert [moved.state for moved in held.steps] == [State.RESERVED, State.SPENT, State.CANDIDATE]
     assert verify_records(place.home, None)[1] == []

@@ -105,8 +105,7 @@ def test_a_killed_run_leaves_no_server(tmp_path: Path, way: signal.Signals) -> N
     )
     try:
         assert started.stdout and started.stdout.readline() == b"up\n"
-        servers = _running(home)
-        assert len(servers) == 2, "the run and its server"
+        assert len(_running(home)) == 2, "the run and its server"
         started.send_signal(way)
         started.wait(timeout=GONE)
         deadline = time.monotonic() + GONE

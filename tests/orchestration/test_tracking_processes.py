@@ -45,8 +45,7 @@ def _release(home: Path, release: str) -> None:
 
 @pytest.mark.parametrize("statement", [40])
 def test_a_store_whose_making_was_killed_is_made_by_the_next(tmp_path, monkeypatch, statement: int):
-    made_by_mlflow = inspect.unwrap(mlflow_database._make)
-    monkeypatch.setattr(mlflow_database, "_make", made_by_mlflow)
+    monkeypatch.setattr(mlflow_database, "_make", inspect.unwrap(mlflow_database._make))
     path = tmp_path / "mlflow.db"
     pid = os.fork()
     if pid == 0:

@@ -273,8 +273,7 @@ def test_several_tables_whose_keys_name_several_rows_are_refused_at_no_charge(pl
     visits.to_csv(place.spec.parent / "visits.csv", index=False)
     assert run(hospital) == 2
     assert run([*hospital, "--workers", "local:2"]) == 2
-    first = refused_alike(place)
-    assert "rows have the same key" in first[0]
+    assert "rows have the same key" in refused_alike(place)[0]
     assert [release.state for release in charges(place)] == [State.REFUNDED] * 2
 
 
@@ -600,8 +599,7 @@ def test_workers_answer_nobody_without_a_certificate(place):
             for connection in process.net_connections("tcp")
             if connection.status == psutil.CONN_LISTEN
         }
-        held = workers.hold(str, range(3))
-        assert len(list(workers.map(len, held))) == 3
+        assert len(list(workers.map(len, workers.hold(str, range(3))))) == 3
         for port in ports:
             for page in ("/json/counts.json", "/info/main/workers.html", "/metrics", "/health"):
                 with suppress(OSError, http.client.HTTPException):

@@ -76,8 +76,7 @@ def test_normals(kind: str) -> None:
     for edge in (2.0, 3.0, 4.0):
         beyond = int((np.abs(drawn) > edge).sum())
         assert stats.binomtest(beyond, drawn.size, 2 * stats.norm.sf(edge)).pvalue > LEAST
-    neighbours = np.corrcoef(drawn[:-1], drawn[1:])[0, 1]
-    assert abs(neighbours) < 6 / math.sqrt(drawn.size)
+    assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 6 / math.sqrt(drawn.size)
 
 
 @pytest.mark.parametrize("rate", [Fraction(1, 1000), Fraction(1, 3), Fraction(999, 1000)])

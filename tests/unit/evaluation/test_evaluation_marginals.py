@@ -29,8 +29,7 @@ def table(of: Domain, **codes: list[int]) -> Table:
 def test_distances_of_a_hand_made_pair() -> None:
     of = domain(a=categorical(3), b=categorical(2))
     real = table(of, a=[0, 0, 1, 2], b=[0, 1, 0, 1])
-    synthetic = table(of, a=[0, 0, 0, 1], b=[0, 1, 1, 0])
-    one, two = marginals.compare_marginals(real, synthetic)
+    one, two = marginals.compare_marginals(real, table(of, a=[0, 0, 0, 1], b=[0, 1, 1, 0]))
     distances = [(m.attributes, m.half_l1, m.largest_cell) for m in one.sets]
     assert distances == [(("a",), 0.25, 0.25), (("b",), 0.0, 0.0)]
     assert (two.half_l1, two.largest_cell) == (0.25, 0.25)

@@ -38,8 +38,7 @@ def test_one_town_of_sixty_is_a_collapse_and_all_towns_are_none():
     wages = known["wage"].refine(
         rng.choice(known["wage"].size, 1_000, p=known["wage"].mass), rng.random(1_000)
     )
-    fine = table(rng.integers(0, 60, 1_000), wages)
-    assert find_collapses(known, fine) == ()
+    assert find_collapses(known, table(rng.integers(0, 60, 1_000), wages)) == ()
     (collapse,) = find_collapses(known, table(np.full(1_000, 3), wages))
     assert (collapse.attribute, collapse.values, collapse.expected) == ("town", 1, 60)
     assert "'town' has 1 different values" in str(collapse)

@@ -263,8 +263,7 @@ def test_a_key_of_the_data_stays_unique(tmp_path):
     task = deniable_task(attributes, parse_denial("t1.number = t2.number", "key"))
     frame = pd.DataFrame({"number": np.arange(3_000) * 5, "sex": people(3_000)["sex"]})
     _, model = fitted(task, tmp_path, frame=frame)
-    table = model.sample(3_000, SamplingSource(2))
-    assert len(np.unique(table.codes["number"])) == 3_000
+    assert len(np.unique(model.sample(3_000, SamplingSource(2)).codes["number"])) == 3_000
 
 
 def test_records_of_ten_thousand_towns_take_little_memory(tmp_path):

@@ -105,11 +105,9 @@ def test_numbers_are_cut_into_equal_buckets():
         age=Integer(type="integer", min=0, max=99, special=[50], nullable=True),
         sex=Categorical(type="categorical", values=["f", "m"]),
     )
-    cells = equal_cells(domain["age"], 5)
-    assert cells.starts.tolist() == [0, 20, 40, 50, 51, 60, 80, 100]
+    assert equal_cells(domain["age"], 5).starts.tolist() == [0, 20, 40, 50, 51, 60, 80, 100]
     assert equal_cells(domain["sex"], 5).size == 2
-    task = Task(domain, (), 100, Neighbours())
-    assert plan.bucket_sizes(task, 5) == {"age": 8, "sex": 2}
+    assert plan.bucket_sizes(Task(domain, (), 100, Neighbours()), 5) == {"age": 8, "sex": 2}
 
 
 @pytest.mark.parametrize("method", ["dpview", "dpview+", "dpview-paper", "dpview+-paper"])

@@ -77,8 +77,7 @@ def test_non_negative_counts_keep_their_sum_and_are_the_nearest(values):
     projected = tables.project_non_negative(counts)
     assert (projected >= 0).all()
     assert projected.sum() == pytest.approx(max(counts.sum(), 0.0), abs=1e-6)
-    order = np.argsort(counts)
-    assert (np.diff(projected[order]) >= -1e-9).all()
+    assert (np.diff(projected[np.argsort(counts)]) >= -1e-9).all()
     if counts.sum() > 0:
         moved = (projected - counts)[projected > 0]
         assert np.allclose(moved, moved[0], atol=1e-6)

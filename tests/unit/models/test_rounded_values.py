@@ -134,8 +134,7 @@ SLOW = [pytest.param(method, marks=pytest.mark.slow) for method in ("copula", "k
 
 @pytest.mark.parametrize("method", ["mixture", "independent", "dpview", *SLOW])
 def test_rows_are_as_round_as_the_data(method, brief_training):
-    trial = release_once(rounded_calls(3_000), 1, method)
-    real, drawn = map(figures, trial.frames)
+    real, drawn = map(figures, release_once(rounded_calls(3_000), 1, method).frames)
     assert np.abs(real - drawn).max() < 0.06
 
 

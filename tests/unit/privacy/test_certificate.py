@@ -119,8 +119,7 @@ def test_a_second_reading_of_disjoint_parts_is_of_their_worst_path():
 @pytest.mark.parametrize("promised", ["0.2", "1", "2.3", "7"])
 def test_a_bound_in_words_is_not_rounded_below_itself(basis, promised: str):
     """e^0.2 is 1.2214: a factor of at most 1.22 would be more than was shown."""
-    spec = basis.spec
-    said = meaning(spec, Fraction(promised), Fraction(0), secure=True)[0]
+    said = meaning(basis.spec, Fraction(promised), Fraction(0), secure=True)[0]
     factor = float(re.search(r"at most ([\d.,]+\d)", said)[1].replace(",", ""))
     assert 0 <= factor - math.exp(float(promised)) <= 0.01 * factor
     assert (

@@ -257,8 +257,7 @@ def test_days_stay_inside_nanoseconds(tmp_path):
         DAY.model_copy(update={"dtype": "datetime64[ns]"}),
     )
     column = column_of("x", Date(**keys), tmp_path)
-    ends = column.decode(np.array([0, column.size - 1]))
-    assert ends.dt.year.tolist() == [1677, 2262]
+    assert column.decode(np.array([0, column.size - 1])).dt.year.tolist() == [1677, 2262]
 
 
 def test_booleans_and_keys_need_to_know_only_which_share_of_values_is_missing(tmp_path):

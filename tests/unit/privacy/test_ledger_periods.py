@@ -34,8 +34,7 @@ def test_a_budget_lasts_its_period(tmp_path: Path, period: str, fits: list[int])
         else:
             with pytest.raises(BudgetExceeded):
                 ledger.reserve(ask(), "flow")
-    now = ledger.budget("adult", "row")
-    assert now.lifetime == sum(fits)
+    assert ledger.budget("adult", "row").lifetime == sum(fits)
     assert ledger.verify() == []
 
 

@@ -28,8 +28,7 @@ def gaussian(multiplier: int = 40) -> FilterCost:
 def test_of_gaussian_releases_it_is_the_conversion_of_their_concentration(number: int) -> None:
     """rho = k / (2 z^2), converted at half of delta."""
     expected = convert(ORDERS * number / (2 * 40**2), float(DELTA / 2))
-    cap = least_cap([gaussian()] * number, DELTA)
-    assert expected < cap < expected * (1 + 2e-5)
+    assert expected < least_cap([gaussian()] * number, DELTA) < expected * (1 + 2e-5)
 
 
 def test_at_small_epsilons_it_admits_many_more_than_the_sum() -> None:

@@ -190,8 +190,7 @@ def test_however_much_noise_there_is_no_digit_of_the_sum_shows_through(noise: in
 
 
 def test_a_batch_is_in_random_order() -> None:
-    mechanism = GaussianGradient(Fraction(1), Fraction(1), 1.0)
-    batch = mechanism.batch(1000, NoiseSource())
+    batch = GaussianGradient(Fraction(1), Fraction(1), 1.0).batch(1000, NoiseSource())
     assert sorted(batch) == list(range(1000))
     assert (np.diff(batch) < 0).sum() > 300  # 500 are expected, with a deviation of 9
 

@@ -58,8 +58,7 @@ def test_a_draft_takes_dates_of_which_some_lack_a_part_for_dates(drafted):
     assert (born.type, born.format, born.partial) == ("date", "%d/%m/%Y", "missing")
     assert born.nullable
     assert "lack the day or the month" in text
-    task = task_of(spec, {spec.name: 900}).lead
-    table, report = read_table(spec, task.domain)
+    table, report = read_table(spec, task_of(spec, {spec.name: 900}).lead.domain)
     column = table.domain["born"]
     lacking = (_born(0.2).str.len() < 10).sum()
     assert report.valid

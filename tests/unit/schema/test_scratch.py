@@ -78,8 +78,7 @@ def test_the_file_has_no_name_is_its_owners_alone_and_shows_nothing_of_the_rows(
 
 def test_a_changed_byte_ends_the_reading() -> None:
     _, scratch, descriptor = stored()
-    byte = os.pread(descriptor, 1, 40)
-    os.pwrite(descriptor, bytes([byte[0] ^ 1]), 40)
+    os.pwrite(descriptor, bytes([os.pread(descriptor, 1, 40)[0] ^ 1]), 40)
     with pytest.raises(StorageError, match=r"altered or cut .* run the same command again"):
         scratch.total(lambda part: part.codes["c0"])
 

@@ -95,8 +95,7 @@ def test_native_times_are_drafted_as_numbers_and_come_back_as_they_were(tmp_path
     assert (spec.attributes["at"].min, spec.attributes["at"].max) == (0, 86_399)
     assert (spec.attributes["minute"].step, spec.attributes["minute"].max) == (60, 86_340)
     assert spec.ignore == ()
-    task = task_of(spec, {spec.name: ROWS}).lead
-    table, report = read_table(spec, task.domain)
+    table, report = read_table(spec, task_of(spec, {spec.name: ROWS}).lead.domain)
     assert report.valid
     back = pa.Table.from_pandas(table.frame(), preserve_index=False)
     assert back.schema.types == native.schema.types

@@ -120,8 +120,7 @@ def test_booleans_with_the_words_one_and_zero_are_numbers(nullable):
     spec = spec_of("fail", attributes)
     domain, cells = Domain.of(spec.attributes, Path()), ["1", "0", *([None] * nullable)]
     for rows in (pd.Series(cells, dtype="str"), pd.Series(cells).astype("Int64")):
-        table = domain.encode(pd.DataFrame({"yes": rows}))
-        frame = table.frame()
+        frame = domain.encode(pd.DataFrame({"yes": rows})).frame()
         assert str(frame["yes"].dtype) == ("Int64" if nullable else "int64")
         assert frame["yes"].tolist() == [1, 0, *([pd.NA] * nullable)]
     written = io.StringIO()
@@ -150,8 +149,7 @@ def test_a_number_too_large_for_its_grid_is_outside_without_a_warning(on_invalid
 @pytest.mark.parametrize("on_invalid", ["drop", "clip"])
 def test_rows_that_break_a_rule_are_dropped_and_numbered(on_invalid):
     frame = _frame({"kind": "b"}, {}, {"count": None}, {"share": "7", "kind": "b"}, {"count": "1"})
-    spec = spec_of(on_invalid, ATTRIBUTES)
-    validation = Validation.of(spec, rules=[_ManyOfKindA()])
+    validation = Validation.of(spec_of(on_invalid, ATTRIBUTES), rules=[_ManyOfKindA()])
     table = validation.table([batch_of(frame[:2]), batch_of(frame[2:])])
     report = validation.report()
     assert table.rows == (2 if on_invalid == "drop" else 3)

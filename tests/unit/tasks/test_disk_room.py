@@ -21,8 +21,7 @@ FOOTER = 32 << 10
 
 @pytest.mark.parametrize("seed", range(3))
 def test_files_are_at_most_as_large_as_forecast(tmp_path, seed):
-    shape = random_table(seed)
-    spec = shape.declared()
+    spec = random_table(seed).declared()
     domain, rng = table_task(spec, ROWS).domain, np.random.default_rng(seed)
     codes = {
         c.name: np.arange(ROWS) % c.values if c.kind == "key" else rng.integers(0, c.size, ROWS)
