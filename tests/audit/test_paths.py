@@ -145,8 +145,7 @@ def measured_trials(folder: Path, relation: Relation):
                 ]
                 watched = WatchedColumns(*doors, Worlds(with_unit, losses))
                 discover(watched, plan, lambda *_: None)
-            unplanned = sum((losses.events - planned).values())
-            found.append(Trial.of(with_unit, losses, unplanned))
+            found.append(Trial.of(with_unit, losses, sum((losses.events - planned).values())))
     return Claim.of(plan.event, 1e-6, relation), found
 
 

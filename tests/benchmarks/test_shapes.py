@@ -253,10 +253,8 @@ def noisy_deviation(plan, task, codes, name, rng):
         return NoisyTable((partition,), counts + rng.normal(0, noise, partition.size), noise)
 
     wide = tuple(map(noisy, levels_above(cells)))
-    single = single_values(cells.column)
-    values = noisy(single) if name in parameters.by_value else None
-    counted = HistogramCounts(noisy(cells), wide, values)
-    finer, shares = counted.shares(task.data_rows)
+    values = noisy(single_values(cells.column)) if name in parameters.by_value else None
+    finer, shares = HistogramCounts(noisy(cells), wide, values).shares(task.data_rows)
     middles = finer.starts + (finer.widths - 1) / 2
     squares = np.square(middles - shares @ middles) + (np.square(finer.widths) - 1) / 12
     return np.sqrt(shares @ squares)
@@ -264,8 +262,7 @@ def noisy_deviation(plan, task, codes, name, rng):
 
 def deviation_of(counts):
     """The standard deviation of whole numbers from 0 on, the missing ones last and left out."""
-    known = np.arange(len(counts) - 1)
-    return np.sqrt(np.cov(known, aweights=counts[:-1], ddof=0))
+    return np.sqrt(np.cov(np.arange(len(counts) - 1), aweights=counts[:-1], ddof=0))
 
 
 def deviations(real, drawn):
@@ -491,8 +488,7 @@ def test_encounters():
 
 def persons_of(table, owned):
     """One line a person: its attributes."""
-    frame = table.frame()[list(owned.attributes)]
-    return frame.groupby(table.codes[owned.key]).first()
+    return table.frame()[list(owned.attributes)].groupby(table.codes[owned.key]).first()
 
 
 def half_l1(real, drawn):

@@ -31,8 +31,7 @@ def remote(tmp_path: Path) -> str:
 @pytest.fixture(scope="module")
 def server():
     """An object store on this machine."""
-    moto = pytest.importorskip("moto.server")
-    started = moto.ThreadedMotoServer(port=0)
+    started = pytest.importorskip("moto.server").ThreadedMotoServer(port=0)
     started.start()
     yield "http://{}:{}".format(*started.get_host_and_port())
     started.stop()
@@ -259,8 +258,7 @@ def test_what_a_place_does_not_take_waits_and_goes_with_the_next_move(
 
 
 def grant(home: Home, epsilon: str) -> None:
-    ledger = open_ledger(home)
-    ledger.grant("clubs", "row", epsilon, "1e-5", "year", "A. Officer", "test")
+    open_ledger(home).grant("clubs", "row", epsilon, "1e-5", "year", "A. Officer", "test")
 
 
 def test_anchors_that_were_removed_are_missed_and_a_line_cut_off_spoils_no_other(

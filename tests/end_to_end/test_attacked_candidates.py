@@ -127,8 +127,7 @@ def test_only_who_decides_may_look_and_only_before(home, released, cloister, cap
 
 @pytest.fixture
 def tables(place):
-    spec = load_spec(place.spec)
-    context = declared_context(spec, ROWS).only
+    context = declared_context(load_spec(place.spec), ROWS).only
     real = read_table(context.spec, context.task.domain, None)[0]
     return real.take(slice(0, 700)), real.take(slice(700, 1400)), real.take(slice(1400, 2000))
 

@@ -124,8 +124,7 @@ def sheet_of_another(auditor: SimpleNamespace) -> None:
 
 
 def another_key(auditor: SimpleNamespace) -> None:
-    key = FileSigner.open(auditor.desk / "other.pem").key
-    (auditor.desk / "house.pub").write_text(key.pem)
+    (auditor.desk / "house.pub").write_text(FileSigner.open(auditor.desk / "other.pem").key.pem)
 
 
 def withdrawn(auditor: SimpleNamespace) -> None:

@@ -72,8 +72,7 @@ def unspent(place, prefect_server, capsys) -> Iterator[None]:
 
 
 def damaged(place, change) -> None:
-    frame = pd.read_csv(place.data)
-    change(frame).to_csv(place.data, index=False)
+    change(pd.read_csv(place.data)).to_csv(place.data, index=False)
 
 
 def test_value_outside_its_domain(place, inside, unspent):

@@ -109,8 +109,7 @@ def serve() -> None:
 
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     for line in sys.stdin:
-        asked = json.loads(line)
-        answers.write(json.dumps(_ended(**asked)) + "\n")
+        answers.write(json.dumps(_ended(**json.loads(line))) + "\n")
         answers.flush()
 
 

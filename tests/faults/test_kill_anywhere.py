@@ -302,8 +302,7 @@ def test_a_transaction_of_several_entries_is_killed_anywhere_and_done_once(
 
     def made() -> tuple[Ledger, Callable[[], object], int]:
         ledger = Ledger.open(new_place(), timeout=20)
-        act = prepare(ledger, ask())
-        return ledger, act, len(ledger.entries())
+        return ledger, prepare(ledger, ask()), len(ledger.entries())
 
     ledger, act, before = made()
     seen = set()

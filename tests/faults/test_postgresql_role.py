@@ -34,8 +34,7 @@ def appending(postgres_place: str) -> Iterator[str]:
             server.execute(SCRIPT.read_text(encoding="utf-8"))
         server.execute(f"CREATE ROLE {user} LOGIN PASSWORD 'test' IN ROLE cloister_append")
     try:
-        url = owner.set(username=user, password="test")
-        yield url.render_as_string(hide_password=False)
+        yield owner.set(username=user, password="test").render_as_string(hide_password=False)
     finally:
         with connect_to_postgres() as server:
             server.execute(f"DROP ROLE {user}")

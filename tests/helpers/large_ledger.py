@@ -29,8 +29,7 @@ def write_releases(ledger: Ledger, number: int, accounts: int = 10, plans: int =
         for account in range(accounts):
             name = f"account-{account}"
             transaction.open(Account(name, "row", "add_remove", (f"/data/{name}.csv",)), BY)
-            budget = BudgetGrant.of(name, "row", number, "1/1000", "year")
-            transaction.grant(budget, BY)
+            transaction.grant(BudgetGrant.of(name, "row", number, "1/1000", "year"), BY)
         spent: dict[tuple[str, str], Fraction] = {}
         for release in range(number):
             transaction.time = _time(release)

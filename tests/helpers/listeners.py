@@ -50,8 +50,7 @@ class Delivery:
         key = base64.b64decode(secret[len("whsec_") :])
         said = b".".join([self.id.encode(), self.headers["webhook-timestamp"].encode(), self.body])
         expected = base64.b64encode(hmac.new(key, said, hashlib.sha256).digest()).decode()
-        given = self.headers["webhook-signature"].split(" ")
-        return f"v1,{expected}" in given
+        return f"v1,{expected}" in self.headers["webhook-signature"].split(" ")
 
 
 @contextmanager

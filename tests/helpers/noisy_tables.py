@@ -19,8 +19,7 @@ def partition_of(name: str, size: int) -> Partition:
 
 def noisy_table(names: tuple[str, ...], counts: np.ndarray, deviation: float) -> NoisyTable:
     """Counts over attributes of these names, one axis each."""
-    partitions = tuple(map(partition_of, names, counts.shape))
-    return NoisyTable(partitions, counts, deviation)
+    return NoisyTable(tuple(map(partition_of, names, counts.shape)), counts, deviation)
 
 
 def shares_of(counts: np.ndarray, deviation: float, cells: Partition, rows: int) -> np.ndarray:

@@ -12,8 +12,7 @@ def bucket_of_tables() -> Iterator[Any]:
     """The bucket ``tables``, whose place and keys are those of the environment meanwhile."""
     import boto3
 
-    moto = pytest.importorskip("moto.server")
-    server = moto.ThreadedMotoServer(port=0)
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0)
     server.start()
     with pytest.MonkeyPatch.context() as patch:
         for name, text in {

@@ -22,6 +22,5 @@ def once(
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not said.exists():
             folder.mkdir()
-            text = json.dumps(make(folder))
-            said.write_text(text, encoding="utf-8")
+            said.write_text(json.dumps(make(folder)), encoding="utf-8")
     return folder, json.loads(said.read_text(encoding="utf-8"))

@@ -143,8 +143,7 @@ def are_matched(first: Answers, second: Answers, near: np.ndarray) -> bool:
         np.repeat(np.arange(len(side)), [int(chance * whole) for chance, _ in side])
         for side in (first, second)
     ]
-    matched = maximum_bipartite_matching(csr_array(near[np.ix_(*places)]))
-    return bool((matched >= 0).all())
+    return bool((maximum_bipartite_matching(csr_array(near[np.ix_(*places)])) >= 0).all())
 
 
 def rows_of(codes: np.ndarray) -> TableRows:

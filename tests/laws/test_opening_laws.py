@@ -84,8 +84,7 @@ def opened(
     rows: list[tuple[Any, str]], folder: Path, kind: str, source: str, on_invalid: str
 ) -> Counter[tuple[int, ...]]:
     write(rows, folder / f"rows.{source}")
-    spec = spec_in(folder, kind, source, on_invalid)
-    order = resolve(ReleaseRequest(spec=spec))
+    order = resolve(ReleaseRequest(spec=spec_in(folder, kind, source, on_invalid)))
     home = Home.current({"CLOISTER_HOME": str(folder / "home")})
     database, _ = TablesSource().read_rows("r-1", order, home)
     (table,) = database.tables.values()

@@ -152,8 +152,7 @@ def start_and_targets(layout):
         torch.softmax(torch.randn(factor.size, 5, generator=generator), 0)
         for factor in layout.factors
     ]
-    begin = Mixture(layout, torch.full((5,), 0.2), torch.cat(shares))
-    return begin, targets
+    return Mixture(layout, torch.full((5,), 0.2), torch.cat(shares)), targets
 
 
 def fit_on(device, begin, targets):

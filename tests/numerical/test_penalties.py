@@ -29,8 +29,7 @@ SEQUENTIAL = RowSampling("sequential")
 
 def weighed(before, known, sampling):
     """The model with a figure that is known of its constraint: nothing is asked of the data."""
-    rule = replace(RULE, known=known)
-    task = replace(before.task, constraints=(rule,), sampling=sampling)
+    task = replace(before.task, constraints=(replace(RULE, known=known),), sampling=sampling)
     plan = SimpleNamespace(
         parameters=SimpleNamespace(
             noise={"histograms": Fraction(5)},

@@ -155,8 +155,7 @@ def fitted(tmp_path_factory, brief_training):
 
 
 def error(model, table):
-    drawn = model.sample(ROWS, SamplingSource(1))
-    return compare_marginals(table, drawn)[1].half_l1
+    return compare_marginals(table, model.sample(ROWS, SamplingSource(1)))[1].half_l1
 
 
 def test_a_release_after_a_precise_one_is_much_nearer_and_spends_the_same(fitted):

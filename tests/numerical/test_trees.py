@@ -136,8 +136,7 @@ def test_a_group_without_rows_is_drawn_as_one_code_too():
 
 def heads_of(partition):
     """For each code, the first of its group."""
-    first = np.unique(partition.parts, return_index=True)[1]
-    return first[partition.parts]
+    return np.unique(partition.parts, return_index=True)[1][partition.parts]
 
 
 def test_without_noise_the_shares_are_those_of_the_rows():

@@ -39,8 +39,7 @@ QUICK = ["release", "stays.yaml", "--evaluate", "none", "--json"]
 def stays(folder: Path):
     """A folder with three hundred stays of three months, and their spec."""
     rng = np.random.default_rng(3)
-    months = np.repeat([8, 9, 10], 100)
-    days = zip(months, rng.integers(1, 29, 300), strict=True)
+    days = zip(np.repeat([8, 9, 10], 100), rng.integers(1, 29, 300), strict=True)
     frame = pd.DataFrame({"person": [f"P{number:04}" for number in rng.integers(1, 80, 300)]})
     frame["admitted"] = [f"2026-{month:02}-{day:02}" for month, day in days]
     frame["ward"] = rng.choice(list("abc"), 300)

@@ -147,8 +147,7 @@ def month_passes(year: Year, month: int) -> dict:
         killed_and_resumed(year, said)
     year.until(lambda: year.run_of(due), f"the run of {due} has not ended")
     if month != DECEMBER:  # whose release waits, with its journal
-        decision = DECISIONS.get(month, "the second of a month")
-        year.shell(decision, RELEASE=year.newest())
+        year.shell(DECISIONS.get(month, "the second of a month"), RELEASE=year.newest())
     run_of = year.run_of(due)
     assert run_of
     return run_of

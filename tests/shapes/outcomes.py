@@ -123,8 +123,7 @@ def campaign(rows: int = 20_000, seed: int = 1) -> Shape:
 def applicants(rows: int = 12_000, items: int = 20, seed: int = 1) -> Shape:
     """Each of many answers and scores tells a little of who is admitted, none tells much."""
     rng = np.random.default_rng(seed)
-    talent = rng.normal(size=(rows, 1))
-    scores = 0.35 * talent + rng.normal(size=(rows, items))
+    scores = 0.35 * rng.normal(size=(rows, 1)) + rng.normal(size=(rows, items))
     admitted = rng.random(rows) < _rise(0.38 * scores @ np.sign(rng.normal(size=items)) - 1.0)
     frame = pd.DataFrame({"admitted": np.where(admitted, "yes", "no")})
     numbers = {}

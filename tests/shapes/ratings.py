@@ -19,8 +19,7 @@ def ratings(
     male = rng.random(users) < np.where(work == 2, 0.9, 0.65)
     home = rng.integers(0, zips, users)
     owner = np.repeat(np.arange(users), np.minimum(_rows_a_user(users, rows, rng), items))
-    popular = rng.zipf(1.4, items).clip(1, 500).astype(float)
-    film = _films(owner, popular, rng)
+    film = _films(owner, rng.zipf(1.4, items).clip(1, 500).astype(float), rng)
     genre = np.arange(items) % GENRES
     liking = 3.5 + 0.9 * np.sin(genre[film]) * np.where(age[owner] < 30, 1.0, -0.6)
     began = rng.integers(0, 200 * 86_400, users)

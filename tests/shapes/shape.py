@@ -95,8 +95,7 @@ def release_once(
     """One release, by the steps that a release has; without a source its noise is seeded."""
     spec = shape.declared()
     task = table_task(spec, spec.privacy.rows.public or len(shape.frame), rows)
-    real = _encoded(shape.frame, spec, task)
-    return release_rows(real, task, epsilon, method, delta, noise)
+    return release_rows(_encoded(shape.frame, spec, task), task, epsilon, method, delta, noise)
 
 
 def release_rows(

@@ -24,8 +24,7 @@ COLUMNS = PersonColumns("person", ("city",), most_rows=3)
 
 
 def table_of(*rows):
-    frame = pd.DataFrame(rows, columns=DOMAIN.names)
-    return DOMAIN.encode(frame.astype({"cost": "Int64"}))
+    return DOMAIN.encode(pd.DataFrame(rows, columns=DOMAIN.names).astype({"cost": "Int64"}))
 
 
 REAL = table_of(

@@ -34,8 +34,7 @@ PURE = Budget(Fraction(1), Fraction(0))
 def adult(**options):
     """Adult as the paper has it: 48,842 rows of 15 attributes, without constraints."""
     spec = load_spec(ADULT)
-    task = task_of(spec, {spec.name: 48_842}).lead
-    return replace(task, constraints=(), options=options)
+    return replace(task_of(spec, {spec.name: 48_842}).lead, constraints=(), options=options)
 
 
 def shape_of(method, task):
