@@ -61,9 +61,7 @@ def spec_of(folder: Path, text: str) -> str:
     return str(folder / "visits.yaml")
 
 
-def test_releases_are_kept_and_gone_on_with_and_nothing_is_charged(
-    home, in_process, capsys, tmp_path
-):
+def test_releases_are_kept_and_gone_on_with_and_none_is_charged(home, in_process, capsys, tmp_path):
     first = audited(capsys, "independent", "--trials", "20")
     assert first["shown"]["trials"] == 20
     assert first["shown"]["unread"] == first["shown"]["unplanned"] == 0
@@ -165,9 +163,7 @@ def test_persons_of_a_spec_are_attacked(home, in_process, capsys, tmp_path):
 
 
 @pytest.mark.slow
-def test_methods_of_several_tables_are_attacked_beside_controls_of_their_own(
-    home, in_process, capsys
-):
+def test_methods_of_several_tables_are_attacked_beside_their_controls(home, in_process, capsys):
     words = ["relational-independent", "independent", "--releases", "10"]
     results = attacked(capsys, *words)
     units = [(each["attack"]["method"], each["attack"]["unit"]) for each in results]

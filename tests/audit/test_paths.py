@@ -30,8 +30,7 @@ def worlds(trials=TRIALS):
 @pytest.mark.audit
 @pytest.mark.parametrize("relation", list(Relation))
 def test_a_series_shows_no_more_than_both_plans_claim(relation, tmp_path):
-    attack = Attack("mixture", relation=relation, epsilon="2", series=2)
-    arena = Arena(attack, tmp_path)
+    arena = Arena(Attack("mixture", relation=relation, epsilon="2", series=2), tmp_path)
     seen = shown(arena.claim, list(arena.trials(worlds(TRIALS // 4))))
     assert arena.claim.mu > 1.3 * Arena(Attack("mixture", epsilon="2"), tmp_path / "one").claim.mu
     assert (seen.p_value >= LEVEL, seen.unplanned) == (True, 0)
@@ -159,9 +158,7 @@ def test_a_measurement_of_domains_shows_no_more(relation, tmp_path):
 
 
 @pytest.mark.audit
-def test_the_ledger_charged_what_all_journals_answered(
-    place, prefect_server, monkeypatch, tmp_path
-):
+def test_the_ledger_charged_what_journals_answered(place, prefect_server, monkeypatch, tmp_path):
     """Two releases, the second by the numbers of the first: every event answered was charged."""
     from cloister.flows.cli.app import run
     from cloister.privacy.door.table import PrivateRows

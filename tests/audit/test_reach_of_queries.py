@@ -111,5 +111,4 @@ TOO_SMALL: dict[type, tuple[Callable[[Neighbours], object], Neighbours]] = {
 def test_a_claim_that_is_too_small_is_passed(kind: type):
     claim, neighbours = TOO_SMALL[kind]
     law, query = LAWS[kind], LAWS[kind].make(kind)
-    found = reach(law, query, claim(neighbours), neighbours, SHORT)
-    assert max(found.values()) > 1 + ROUNDING
+    assert max(reach(law, query, claim(neighbours), neighbours, SHORT).values()) > 1 + ROUNDING

@@ -165,9 +165,7 @@ def test_a_rewritten_ledger_is_found_by_what_a_place_holds(anchored, store, rele
 
 
 @pytest.mark.slow
-def test_an_end_that_was_cut_off_is_found_by_what_a_place_holds(
-    anchored, store, released, tmp_path
-):
+def test_an_end_that_was_cut_off_is_found_by_a_place(anchored, store, released, tmp_path):
     home = anchored(store)
     early = tmp_path / "early.jsonl"
     export_ledger(home, early)
@@ -203,9 +201,7 @@ def test_a_damaged_and_a_replaced_key_are_found_by_what_a_place_holds(anchored, 
     assert any("is not signed by the key" in f and "worm" in f for f in findings(home))
 
 
-def test_an_auditor_compares_an_export_with_a_place(
-    anchored, store, released, tmp_path, monkeypatch
-):
+def test_auditors_compare_an_export_with_a_place(anchored, store, released, tmp_path, monkeypatch):
     home, export, forged = anchored(store), tmp_path / "export", tmp_path / "forged"
     assert move(released.id) == 0
     export_ledger(home, export)
@@ -331,9 +327,7 @@ def test_what_cannot_be_a_place_is_refused_before_anything_is_charged(
         ("git+ssh://host/a.git", "shutil.which", "no command git here; install it"),
     ],
 )
-def test_a_place_that_needs_what_is_not_installed_is_refused(
-    home, monkeypatch, name, lacking, remedy
-):
+def test_a_place_that_needs_a_missing_library_is_refused(home, monkeypatch, name, lacking, remedy):
     monkeypatch.setenv("CLOISTER_ANCHORS", name)
     monkeypatch.setattr(f"cloister.tasks.ledger.append_only.{lacking}", lambda _: None)
     with pytest.raises(InputError) as refused:

@@ -84,9 +84,7 @@ def keep_lines(path: Path, number: int) -> None:
         (lambda path: keep_lines(path, 6), "has 5 rows as declared, and attacks need 20"),
     ],
 )
-def test_rows_held_out_that_cannot_be_used_leave_nothing(
-    home, released, capsys, held_out, spoil, said
-):
+def test_unusable_rows_held_out_leave_nothing(home, released, capsys, held_out, spoil, said):
     spoil(held_out)
     before = open_ledger(home).anchor()
     assert run(["review", "attack", released.id, "--held-out", str(held_out), *WORDS]) == 2

@@ -107,8 +107,7 @@ def test_evaluate_trains_the_panel_on_the_targets_that_are_named(released, own, 
     found = cloister(*words, "--panel", "twelve")
     assert list(found["learning"]["targets"]) == list(found["truth"]["targets"]) == ["age"]
     assert len(found["learning"]["classifiers"]) == 12
-    attacked = cloister(*words, "--held-out", released.place.data)
-    assert 0 <= attacked["membership"]["auc"] <= 1
+    assert 0 <= cloister(*words, "--held-out", released.place.data)["membership"]["auc"] <= 1
 
 
 def test_constraints_check_counts_pairs_and_leaves_with_one(place, cloister, capsys):

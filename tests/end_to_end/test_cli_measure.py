@@ -276,7 +276,7 @@ def test_killed_after_the_candidate_the_same_command_finds_what_was_written(
 
 
 @pytest.mark.slow
-def test_a_copied_home_resumes_nothing_that_another_resumed(
+def test_a_copied_home_resumes_nothing_resumed_elsewhere(
     draft, prefect_server, monkeypatch, capsys
 ):
     home = draft.parent / "home"

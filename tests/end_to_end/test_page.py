@@ -285,8 +285,7 @@ def test_an_attack_that_does_not_end_says_why(officer, home, released, other_dat
 def test_files_and_comparisons_are_those_of_releases_and_verification_names_them(
     officer, home, released
 ):
-    text = officer.read(f"/releases/{released.id}/certificate")
-    assert released.id in text
+    assert released.id in officer.read(f"/releases/{released.id}/certificate")
     assert "INTERNAL" in officer.read(f"/releases/{released.id}/report")
     assert f"/releases/{released.id}/report" in officer.read(f"/releases/{released.id}")
     (home.folder / "secret.png").write_bytes(b"secret")

@@ -294,9 +294,7 @@ def test_frames_of_killed_processes_are_named_and_deleted_and_those_in_use_stay(
 
 
 @pytest.mark.slow
-def test_commands_say_what_is_held_and_what_was_deleted(
-    home, released, cloister, capsys, monkeypatch
-):
+def test_commands_say_what_is_held_and_was_deleted(home, released, cloister, capsys, monkeypatch):
     tables = []
     shown = cloister("retention", "show")["holdings"]
     assert {(each["kind"], each["goes"]) for each in shown} == {

@@ -38,9 +38,7 @@ def test_on_a_terminal_the_end_names_the_certificate(place, monkeypatch):
     assert "cloisterpage" in end and "working" not in end
 
 
-def test_off_a_terminal_a_line_says_that_a_step_still_runs(
-    place, prefect_server, monkeypatch, capsys
-):
+def test_off_a_terminal_a_line_says_a_step_still_runs(place, prefect_server, monkeypatch, capsys):
     monkeypatch.setattr(console, "PULSE", 0.0)
     monkeypatch.setattr(console, "_LOOK", 0.01)
     assert run(quick_release(place)) == 0

@@ -69,9 +69,7 @@ def test_what_a_remote_altered_or_lost_is_named_once(approved_home, approved):
 
 
 @pytest.mark.slow
-def test_a_remote_that_was_moved_elsewhere_is_named_and_set_right(
-    approved_home, approved, tmp_path
-):
+def test_a_remote_that_was_moved_is_named_and_set_right(approved_home, approved, tmp_path):
     config = approved_home.versions / ".dvc" / "config"
     text, elsewhere = config.read_text(encoding="utf-8"), tmp_path / "elsewhere"
     shutil.copytree(approved_home.remote, elsewhere)

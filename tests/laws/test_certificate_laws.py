@@ -86,8 +86,7 @@ def test_a_certificate_speaks_of_what_its_method_did_alone(certified):
     assert "network" not in said or chosen.method.startswith(("kamino", "bayes", "deniability"))
     assert ("towards their mean" in said) == (not chosen.method.endswith("-paper"))
     assert ("Further rows drawn from the model cost nothing" in said) == (model.capacity is None)
-    again = type(chosen.parameters).from_json(chosen.parameters.to_json())
-    assert again == chosen.parameters
+    assert type(chosen.parameters).from_json(chosen.parameters.to_json()) == chosen.parameters
 
 
 def test_a_finite_model_says_how_many_rows_it_gives(basis):

@@ -126,8 +126,7 @@ def test_copies_in_other_processes_draw_the_same_rows(run, monkeypatch):
     binary = [model.binary_sampler] if isinstance(model, HasBinaryColumns) else []
     for sampler in (model.sampler, *binary):
         whole = sampler.sample(rows, SamplingSource(4))
-        copy = pickle.loads(pickle.dumps(sampler))
-        assert equal(copy.sample(rows, SamplingSource(4)), whole)
+        assert equal(pickle.loads(pickle.dumps(sampler)).sample(rows, SamplingSource(4)), whole)
         chunks = list(sampler.chunks(rows, SamplingSource(4), mapper=shipped))
         assert equal(Table.concatenate(chunks), whole)
 

@@ -319,8 +319,7 @@ def test_exponential_mechanisms_stay_above_the_worst_pair_with_two_losses() -> N
 
 @pytest.mark.parametrize("rows", [2, 5])
 def test_divergences_of_several_rows_agree_with_their_loss_distribution(rows: int) -> None:
-    event = SampledGaussian(Fraction(1, 50), Fraction(3 * rows), 1, rows)
-    leaves = ((event, 400),)
+    leaves = ((SampledGaussian(Fraction(1, 50), Fraction(3 * rows), 1, rows), 400),)
     renyi = ACCOUNTANTS["Rényi divergences"].epsilon(leaves, 1e-6, Relation.ADD_REMOVE)
     distribution = ACCOUNTANTS["privacy loss distribution"].epsilon(
         leaves, 1e-6, Relation.ADD_REMOVE

@@ -133,8 +133,7 @@ def test_a_dependent_attribute_is_drawn_by_its_shares_among_what_parents_allow(s
 def test_even_quantiles_give_levels_within_a_row_of_their_shares(seed, rows, kinds):
     rng = np.random.default_rng(seed)
     shares, kind = rng.dirichlet(np.full(4, 0.5), kinds), np.repeat(np.arange(kinds), rows)
-    quantiles = np.tile((np.arange(rows) + rng.random()) / rows, kinds)
-    level = allocate(shares, kind, quantiles)
+    level = allocate(shares, kind, np.tile((np.arange(rows) + rng.random()) / rows, kinds))
     for k in range(kinds):
         counts = np.bincount(level[kind == k], minlength=4)
         assert np.all(np.abs(counts - shares[k] * rows) < 1 + 1e-6)

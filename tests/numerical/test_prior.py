@@ -120,8 +120,7 @@ def test_a_new_table_that_disagrees_takes_its_weight_from_an_earlier_one():
     new = NoisyTable((HALVES["age"], HALVES["score"]), halves, 5.0)
     earlier = earlier_with(counts).compared_with(new)
     assert (earlier.marginals[0].deviation > 25).all()
-    other = NoisyTable((HALVES["age"],), halves.sum(1), 5.0)
-    assert earlier.compared_with(other) == earlier
+    assert earlier.compared_with(NoisyTable((HALVES["age"],), halves.sum(1), 5.0)) == earlier
 
 
 def test_a_table_of_the_same_cells_is_pooled_and_used_once():

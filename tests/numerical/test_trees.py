@@ -116,8 +116,7 @@ def test_noise_alone_seldom_stands_out_and_has_few_rows_beside_common_codes():
 @given(st.integers(0, 2**32 - 1), st.floats(0.5, 5_000), st.integers(1, 10**6))
 def test_shares_are_a_distribution_whatever_the_noise(seed, deviation, rows):
     rng = np.random.default_rng(seed)
-    codes = rng.integers(0, SMALL.size, 30)
-    *coarser, cells = counts_of(codes, LEVELS, (deviation,) * 3, rng)
+    *coarser, cells = counts_of(rng.integers(0, SMALL.size, 30), LEVELS, (deviation,) * 3, rng)
     partition, shares = HistogramCounts(cells, tuple(coarser)).shares(rows)
     assert (shares >= 0).all()
     assert shares.sum() == pytest.approx(1)

@@ -122,9 +122,7 @@ DENIABLE = ("--method", "deniability", "--epsilon", "900", "--rows", "1")
         (LOOSE, "reads disjoint parts", DENIABLE),
     ],
 )
-def test_what_cannot_be_measured_is_refused_before_the_charge(
-    place, capsys, criterion, said, words
-):
+def test_what_cannot_be_measured_is_refused_uncharged(place, capsys, criterion, said, words):
     accept(place, criterion)
     assert run(["plan", str(place.spec), *words]) == 2
     assert said in capsys.readouterr().err

@@ -37,8 +37,7 @@ def test_the_page_has_commands_for_both_papers():
     assert methods >= {"kamino-paper", "dpview-paper", "dpview+-paper", "mixture"}
     assert len(COMMANDS) >= 11
     assert methods <= set(offered())
-    named = set(re.findall(r"`((?:kamino|dpview)[a-z+-]*)`", PAGE))
-    assert named - OF_BENCHMARKS <= methods
+    assert set(re.findall(r"`((?:kamino|dpview)[a-z+-]*)`", PAGE)) - OF_BENCHMARKS <= methods
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -88,8 +87,7 @@ def test_a_known_weight_is_released_row_by_row(soft, prefect_server, capsys):
     for method in ("kamino", "mixture"):
         words = ["--method", method, "--evaluate", "none", "--json"]
         assert run(["release", str(soft.spec), *words]) == 0
-        said = json.loads(capsys.readouterr().out)
-        public = soft.home.release(said["release"]) / "public"
+        public = soft.home.release(json.loads(capsys.readouterr().out)["release"]) / "public"
         text = " ".join((public / "certificate.yaml").read_text(encoding="utf-8").split())
         assert "with a weight of 0.01" in text
         assert "by the weights that the spec declares" in text

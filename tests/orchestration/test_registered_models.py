@@ -221,8 +221,7 @@ def test_a_version_says_what_was_spent_on_whom_and_is_registered_once(
     assert version.tags["ledger.entry"] == f"{certificate.ledger.seq}:{certificate.ledger.hash}"
     assert version.tags["certificate.sha256"] == digest_of(public / "certificate.yaml")
     released = ReleasedModel(saved, public, signer.key)
-    again = ModelRegistry(tracker.client).register(run, released)
-    assert again.version == registered.version
+    assert ModelRegistry(tracker.client).register(run, released).version == registered.version
 
 
 @pytest.fixture(scope="module")

@@ -262,8 +262,7 @@ def test_rules_on_one_row_of_every_type_are_checked(rule):
     module = of_task(task).load()
     assert module.UNCHECKED == {}
     reports = (violation_reports(task.constraints, table.take([row])) for row in range(table.rows))
-    obeyed = np.array([not report.violations for (report,) in reports])
-    frame = table.take(obeyed).frame()
+    frame = table.take(np.array([not report.violations for (report,) in reports])).frame()
     assert failures(module.schema, frame) == set()
     broken = RULES[rule](frame.head(1)).astype(frame.dtypes)
     assert failures(module.schema, broken) == {"constraint_1"}

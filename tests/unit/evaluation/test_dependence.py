@@ -32,8 +32,7 @@ def test_independent_columns_have_no_strength(rows: int):
 def test_a_column_that_tells_the_other_has_full_strength():
     rng = np.random.default_rng(2)
     number = rng.integers(1, 9_999, 4_000)
-    strengths = dependence(table_of(number1=number, number2=9_999 - number))
-    assert strengths[0, 1] > 0.99
+    assert dependence(table_of(number1=number, number2=9_999 - number))[0, 1] > 0.99
     letter = rng.integers(0, 8, 4_000)
     assert dependence(table_of(letter1=letter, letter2=(letter + 3) % 8))[0, 1] > 0.99
 
@@ -46,8 +45,7 @@ def test_what_is_missing_is_a_group_of_its_own_and_ranks_correlate_by_ordinary_v
     assert dependence(table)[0, 1] > 0.9
     assert rank_correlations(table, [("letter", "number")]) == (None,)
     first = rng.integers(1, 9_999, 2_000)
-    second = np.where(rng.random(2_000) < 0.5, 0, 9_999 - first)
-    table = table_of(number1=first, number2=second)
+    table = table_of(number1=first, number2=np.where(rng.random(2_000) < 0.5, 0, 9_999 - first))
     assert rank_correlations(table, [("number1", "number2")]) == pytest.approx((-1,))
     alike = table_of(number1=np.full(9, 5), number2=first[:9])
     assert rank_correlations(alike, [("number1", "number2")]) == (None,)

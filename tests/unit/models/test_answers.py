@@ -210,9 +210,7 @@ def test_a_missing_value_fulfils_no_clause_but_that_it_is_missing(amounts):
         ("median(paid) where paid > 0", lambda paid: paid[paid > 0].median()),
     ],
 )
-def test_a_condition_that_cuts_a_cell_has_an_interval_of_all_that_it_may_hold(
-    amounts, text, figure
-):
+def test_a_condition_that_cuts_a_cell_has_an_interval_of_all_it_may_hold(amounts, text, figure):
     release, rows = amounts
     estimate = only(answered(release, text))
     assert estimate.low <= figure(rows["paid"]) <= estimate.high
@@ -328,12 +326,9 @@ def test_intervals_of_counts_hold_the_truth_as_often_as_they_say():
     inside = []
     for seed in range(12):
         shape = interviews(ROWS, seed)
-        noise = NoiseSource.insecure(100 + seed)
-        trial = release_once(shape, 1, method="mixture", noise=noise)
+        trial = release_once(shape, 1, method="mixture", noise=NoiseSource.insecure(100 + seed))
         for text, column in (("table(`home region`)", "home region"), ("table(sex)", "sex")):
             answer = answered(trial, text)
             truth = trial.real.frame()[column].value_counts(normalize=True)
-            inside += [
-                each.low <= truth[each.group[column]] <= each.high for each in answer.estimates
-            ]
+            inside += [e.low <= truth[e.group[column]] <= e.high for e in answer.estimates]
     assert 0.85 < np.mean(inside) <= 1

@@ -19,8 +19,7 @@ DOMAIN = domain_of(
 
 
 def histograms(rng):
-    town = np.full(60, 1 / 60)
-    shares = {"town": town, "wage": rng.dirichlet(np.full(50, 3.0))}
+    shares = {"town": np.full(60, 1 / 60), "wage": rng.dirichlet(np.full(50, 3.0))}
     return {
         name: bin_cells(declared_cells(DOMAIN[name]), probabilities, 0.0, keep=True)
         for name, probabilities in shares.items()

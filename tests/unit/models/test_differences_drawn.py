@@ -66,8 +66,7 @@ def test_every_method_has_differences(method: str, brief_training) -> None:
     assert not any(count_violations(rule, trial.synthetic) for rule in trial.task.hard)
     for first, second in (("ordered", "shipped"), ("shipped", "delivered")):
         assert quartiles_agree(*((rows[second] - rows[first]).dt.days for rows in (real, drawn)))
-    restored = create(method).restore(trial.task, *trial.model.state())
-    models = (trial.model, restored)
+    models = (trial.model, create(method).restore(trial.task, *trial.model.state()))
     first, second = (each_model.sample(50, SamplingSource(5)) for each_model in models)
     assert all(np.array_equal(first.codes[n], second.codes[n]) for n in first.codes)
 

@@ -112,8 +112,7 @@ def test_numbers_are_cut_into_equal_buckets():
 @pytest.mark.parametrize("method", ["dpview", "dpview+", "dpview-paper", "dpview+-paper"])
 def test_a_width_that_is_asked_for_is_that_of_the_views(method):
     for width in (2, 4):
-        views = shape_of(method, adult(view_width=width)).views
-        assert max(map(len, views.linked)) == width
+        assert max(map(len, shape_of(method, adult(view_width=width)).views.linked)) == width
     parts = make_plan(create(method), adult(view_width=3, parts=4), PURE).parameters.shape.parts
     assert parts == 4
 

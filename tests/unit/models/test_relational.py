@@ -138,8 +138,7 @@ def test_degrees_follow_their_distribution_and_matches_the_joint_table() -> None
     parents_drawn = match(problem, problem.solve(), degrees, np.random.default_rng(4))
     drawn = np.bincount(np.bincount(parents_drawn, minlength=4_000), minlength=4) / 4_000
     assert np.abs(drawn - degrees).max() < 0.02
-    equal = (parents_drawn % 2 == np.arange(4_000) % 2).mean()
-    assert equal == pytest.approx(0.9, abs=0.02)
+    assert (parents_drawn % 2 == np.arange(4_000) % 2).mean() == pytest.approx(0.9, abs=0.02)
 
 
 def test_sliced_rows_are_matched_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:

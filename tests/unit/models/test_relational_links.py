@@ -104,8 +104,7 @@ def test_a_link_table_has_its_number_of_distinct_links_within_both_bounds(
     parts = {name: parts_of(column, np.arange(3)) for name, column in columns.items()}
     table = Measured(Workload(("movie: kind",), ("user: kind",)), rng.integers(-9, 99, (3, 3)))
     for key, measured in zip(SCHEMA.keys, (table.of_children(), table), strict=True):
-        degrees = rng.dirichlet(np.ones(key.max_rows + 1))
-        drawing.relate(Link(key, degrees, parts, (measured,)))
+        drawing.relate(Link(key, rng.dirichlet(np.ones(key.max_rows + 1)), parts, (measured,)))
     ratings = drawing.database().tables["ratings"].codes
     pairs = set(zip(ratings["user"].tolist(), ratings["movie"].tolist(), strict=True))
     assert len(pairs) == number

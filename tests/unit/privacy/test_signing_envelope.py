@@ -289,10 +289,7 @@ def test_what_is_no_envelope_is_refused_in_words(tmp_path: Path, text: bytes, pr
         (body_of(lambda it: it["predicate"].pop("format")), "without a number 'format'"),
         (body_of(lambda it: it["predicate"].update(format="1")), "without a number 'format'"),
         (body_of(lambda it: it["predicate"].update(format=True)), "without a number 'format'"),
-        (
-            body_of(lambda it: it["predicate"].update(format=2)),
-            "of format 2 and this version reads",
-        ),
+        (body_of(lambda it: it["predicate"].update(format=2)), "of format 2 and this version"),
         (body_of(lambda it: it["predicate"].update(epsilon=0.5)), "a number that is not whole"),
         (body_of(lambda it: it["predicate"].update(rows=2**53)), "2\\^53 or more"),
         (body_of(lambda it: it["predicate"].update(rows=-(2**53))), "2\\^53 or more"),
@@ -304,14 +301,8 @@ def test_what_is_no_envelope_is_refused_in_words(tmp_path: Path, text: bytes, pr
         (body_of(lambda it: it["subject"][0].pop("name")), "a subject has the fields name, digest"),
         (body_of(lambda it: it["subject"][0].update(digest={})), "a digest has the fields sha256"),
         (body_of(lambda it: it["subject"][0]["digest"].update(md5="")), "a digest has the fields"),
-        (
-            body_of(lambda it: it["subject"][0].update(digest={"sha256": "AB" * 32})),
-            "no SHA-256 of",
-        ),
-        (
-            body_of(lambda it: it["subject"][0].update(digest={"sha256": "ab" * 31})),
-            "no SHA-256 of",
-        ),
+        (body_of(lambda it: it["subject"][0].update(digest={"sha256": "AB" * 32})), "no SHA-256"),
+        (body_of(lambda it: it["subject"][0].update(digest={"sha256": "ab" * 31})), "no SHA-256"),
         (body_of(lambda it: it["subject"].append(it["subject"][0])), "certificate.yaml twice"),
         *(
             (body_of(lambda it, name=name: it["subject"][0].update(name=name)), "a path inside")

@@ -78,9 +78,7 @@ def outcome(spec):
     on_invalid=st.sampled_from(["fail", "drop", "clip"]),
     texts=st.sampled_from([pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())]),
 )
-def test_row_groups_of_any_size_give_one_table_and_one_report(
-    tmp_path, rows, group, on_invalid, texts
-):
+def test_row_groups_of_any_size_give_one_table_and_report(tmp_path, rows, group, on_invalid, texts):
     spec = declared(tmp_path, "rows.parquet", on_invalid)
     outcomes = []
     for size in (len(rows), group):

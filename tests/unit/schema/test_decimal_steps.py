@@ -20,8 +20,7 @@ ROOMS = Float(type="float", min=1, max=15, decimals=1, step=0.5)
 def test_values_are_those_of_the_step():
     column = Domain.of({"rooms": ROOMS}, Path())["rooms"]
     assert (column.values, stride_of(ROOMS)) == (29, 5)
-    read = column.encode(pd.Series([1.0, 1.5, 8.7, 15.0, 15.5]))
-    assert read.tolist() == [0, 1, -1, 28, -1]
+    assert column.encode(pd.Series([1.0, 1.5, 8.7, 15.0, 15.5])).tolist() == [0, 1, -1, 28, -1]
     assert column.decode(np.arange(29)).tolist() == [1 + index / 2 for index in range(29)]
     binned = Domain.of({"rooms": ROOMS.model_copy(update={"bins": 4})}, Path())["rooms"]
     cells = declared_cells(binned)

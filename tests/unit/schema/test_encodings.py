@@ -119,9 +119,7 @@ def test_half_letters_of_utf_16_spoil_their_cells_and_ragged_rows_are_numbered(t
 @pytest.mark.parametrize(
     ("encoding", "order"), [("utf-8", "le"), ("utf-16-be", "le"), ("utf-16-le", "be")]
 )
-def test_a_file_of_the_other_byte_order_is_refused_by_its_name(
-    tmp_path, stored_as, encoding, order
-):
+def test_a_file_of_the_other_byte_order_is_refused_by_name(tmp_path, stored_as, encoding, order):
     source = stored_as("\ufeffa,b\n1,2\n", f"utf-16-{order}", encoding)
     with pytest.raises(DataError, match=f"declare source.encoding: utf-16-{order}"):
         read_frame(declared(tmp_path, TWO, source))

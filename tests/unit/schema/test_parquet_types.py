@@ -60,8 +60,7 @@ def test_an_order_of_categories_is_drafted_and_released(tmp_path, drafted, optio
 
 
 def test_lists_of_several_orders_in_one_file_are_no_order(tmp_path):
-    kind = pa.dictionary(pa.int8(), pa.string(), ordered=True)
-    schema = pa.schema([("grade", kind)])
+    schema = pa.schema([("grade", pa.dictionary(pa.int8(), pa.string(), ordered=True))])
     with pq.ParquetWriter(tmp_path / "table.parquet", schema) as file:
         for names in (["low", "high"], ["high", "low"]):
             places = pa.array([0, 1] * 30, pa.int8())
@@ -144,8 +143,7 @@ def test_a_file_with_flipped_bits_is_read_or_refused(tmp_path):
 )
 def test_a_small_file_of_more_cells_than_a_draft_takes_is_refused(tmp_path, cells, length, said):
     words = pa.DictionaryArray.from_arrays(np.zeros(cells, np.int8), pa.array(["x" * length]))
-    table = pa.table({"word": words})
-    pq.write_table(table, tmp_path / "table.parquet", store_schema=False)
+    pq.write_table(pa.table({"word": words}), tmp_path / "table.parquet", store_schema=False)
     assert (tmp_path / "table.parquet").stat().st_size < 1 << 20
     with pytest.raises(DataError, match=said):
         draft(tmp_path / "table.parquet")

@@ -65,8 +65,7 @@ def test_columns_rows_and_totals_are_those_in_memory() -> None:
 
 
 def test_the_file_has_no_name_is_its_owners_alone_and_shows_nothing_of_the_rows() -> None:
-    table = Table(domain_of(3), {"c0": np.full(100_000, 2, dtype=np.uint8)})
-    scratch = scratch_table([table])
+    scratch = scratch_table([Table(domain_of(3), {"c0": np.full(100_000, 2, dtype=np.uint8)})])
     status = os.fstat(descriptor_of_newest())
     assert (status.st_nlink, status.st_mode & 0o777) == (0, 0o600)
     written = np.frombuffer(os.pread(descriptor_of_newest(), 200_000, 0), dtype=np.uint8)

@@ -267,8 +267,7 @@ def test_a_database_that_is_not_there_is_named_and_not_made(place, words):
 
 def test_rows_may_refer_to_later_rows_of_their_own_table(url, tmp_path):
     key = TextKey(type="text", pattern="{1..99}", dtype="Int64")
-    boss = key.model_copy(update={"nullable": True})
-    domain = Domain.of({"id": key, "boss": boss}, tmp_path)
+    domain = Domain.of({"id": key, "boss": key.model_copy(update={"nullable": True})}, tmp_path)
     rows = Table(domain, {"id": np.arange(3), "boss": np.array([2, 99, 1])})
     rows.frame().to_parquet(tmp_path / "staff.parquet", index=False)
     itself = ForeignKey("staff", "boss", "staff", "id", 2)

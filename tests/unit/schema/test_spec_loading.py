@@ -170,8 +170,7 @@ def test_lists_come_from_files_and_patterns(tmp_path):
         ("{pattern: '{9..11}'}", "9,10,11"),
     ):
         spec = _load(tmp_path, OF_A_FILE.replace("{file: codes.txt}", source))
-        listed = resolve_values(spec.attributes["colour"].values, spec.folder)
-        assert ",".join(listed) == values
+        assert ",".join(resolve_values(spec.attributes["colour"].values, spec.folder)) == values
     assert resolve_values([1, 2.5], tmp_path) == (1.0, 2.5)
 
 

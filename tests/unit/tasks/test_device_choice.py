@@ -103,9 +103,7 @@ def test_a_device_that_is_not_there_leaves_with_two_and_charges_nothing(place, n
     assert not (place.home.folder / "releases").exists()
 
 
-def test_a_device_without_memory_leaves_with_two_and_charges_nothing(
-    place, two, capsys, monkeypatch
-):
+def test_a_device_without_memory_leaves_with_two_uncharged(place, two, capsys, monkeypatch):
     monkeypatch.setattr(devices, "free_memory", lambda device: 1 << 20)
     assert run(["release", str(place.spec), "--method", "kamino", "--device", "cuda"]) == 2
     assert "device cuda:0 has 1 MiB free" in " ".join(capsys.readouterr().err.split())

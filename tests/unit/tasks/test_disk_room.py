@@ -59,8 +59,7 @@ def test_the_home_holds_rows_out_of_core_and_each_copy(place, monkeypatch):
 def test_what_lies_on_one_disk_needs_room_together(place, monkeypatch):
     request = request_of(place, out=place.folder / "out")
     context = public_context_of(request)
-    needed = disk_room.room_needed(request, context, place.home)
-    free = [sum(needed.values())]
+    free = [sum(disk_room.room_needed(request, context, place.home).values())]
     monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(free))
     require_usable(request, context, place.home)
     free[0] -= 1

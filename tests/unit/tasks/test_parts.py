@@ -88,8 +88,7 @@ def require_same(path, frame):
 @pytest.mark.parametrize("rules", [(), (KEY,)], ids=["independent", "remembering"])
 def test_the_file_holds_what_sample_draws(tmp_path, rules):
     path = sample_to(sampler(*rules), REQUEST, tmp_path / "rows.parquet")
-    frame = sampler(*rules).sample(730, SamplingSource(5)).frame()
-    require_same(path, frame)
+    require_same(path, sampler(*rules).sample(730, SamplingSource(5)).frame())
     assert [file.name for file in tmp_path.iterdir()] == ["rows.parquet"]
 
 
@@ -124,7 +123,7 @@ def test_parts_of_another_request_are_not_used_and_a_half_written_one_is_drawn_a
 
 
 @pytest.mark.parametrize("chunks", [1, 3])
-def test_the_file_is_the_same_for_any_workers_and_after_an_interruption(
+def test_a_file_is_the_same_for_any_workers_and_after_an_interruption(
     tmp_path, monkeypatch, chunks
 ):
     monkeypatch.setattr(tables, "CELLS_OF_GROUP", chunks * 100 * len(DOMAIN.names))
