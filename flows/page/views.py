@@ -246,7 +246,7 @@ class Sheets:
         end = min(before - 1, size) if before else size
         with ledger.store.reading() as connection:
             read = [
-                ledger.store.find(connection, "seq", number)
+                ledger.store.find(connection, number)
                 for number in range(end, max(0, end - SHEET), -1)
             ]
         with self.books() as (books, _):

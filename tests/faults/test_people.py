@@ -25,17 +25,8 @@ from cloister.privacy.ledger import (
     Rules,
     State,
 )
-from cloister.privacy.ledger.books import state_slot
-from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.governance import change_person, change_rules, confirm, revoke
-from cloister.privacy.ledger.house import (
-    APPROVAL,
-    APPROVAL_KEY,
-    EVERYWHERE,
-    RULES,
-    governing_slot,
-    match_roles,
-)
+from cloister.privacy.ledger.house import APPROVAL, APPROVAL_KEY, EVERYWHERE, RULES, match_roles
 from cloister.privacy.ledger.outbox import events_after
 from cloister.tasks.release.certify import runner_of
 from cloister.tasks.release.trail import entry_words
@@ -409,8 +400,7 @@ def test_verify_names_entries_that_their_writers_might_not_write(ledger: Ledger)
     release = candidate(ledger)
     with ledger.writing() as transaction:
         body = {"release": release, "by": "eve", "reason": "me", "evidence": {}}
-        slot = state_slot(release, State.APPROVED)
-        transaction.append(Entry.after(transaction.last, transaction.time, "approved", slot, body))
+        transaction.append(transaction.next("approved", body))
     (found,) = ledger.verify()
     assert "needs the role officer or reviewer, and Eve has engineer" in found.problem
 
@@ -482,8 +472,7 @@ def test_rules_that_an_earlier_version_let_nobody_keep_stay_sound_and_can_be_men
     with ledger.writing() as transaction:
         body = {"account": EVERYWHERE, "by": "anna", "reason": "why"}
         body |= Rules(four_eyes=True).body
-        slot = governing_slot(RULES, transaction.next_seq)
-        transaction.append(Entry.after(transaction.last, transaction.time, RULES, slot, body))
+        transaction.append(transaction.next(RULES, body))
     assert ledger.verify() == []
     set_person(ledger, PEOPLE[2], "anna", "an engineer")
     set_person(ledger, PEOPLE[3], "anna", "a reviewer")
@@ -555,9 +544,7 @@ def test_an_approval_in_two_roles_is_sound_only_from_an_earlier_version(ledger: 
         release = candidate(ledger)
         with ledger.writing() as transaction:
             body = {"release": release, "by": "ben", "reason": "both roles", "evidence": {}}
-            slot = state_slot(release, State.APPROVED)
-            entry = Entry.after(transaction.last, transaction.time, "approved", slot, body)
-            transaction.append(entry)
+            transaction.append(transaction.next("approved", body))
 
     approve_as_before()
     assert ledger.verify() == []

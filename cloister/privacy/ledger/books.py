@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 from cloister.errors import InputError, VerificationError
 from cloister.privacy.ledger import records
@@ -22,10 +22,8 @@ from cloister.privacy.ledger.house import (
     SIGNATURE,
     Deletion,
     House,
-    deletion_slot,
-    governing_slot,
 )
-from cloister.privacy.signing import Record
+from cloister.privacy.signing import PublicKey, Record
 
 OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
 READ, REREAD = "reading_pinned", "reading_moved"
@@ -49,6 +47,30 @@ DECLINED = "declined"
 CONSENTED, LOOKED = "consented", "looked"
 """Kinds of entries on a candidate: one of several approves it; somebody attacks it by its data.
 Every other kind is a ``State``, or on the house."""
+
+_SLOTS: Mapping[str, str] = {
+    OPENED: "account/{account}",
+    PLACED: "places/{seq}",
+    GRANTED: "grant/{seq}",
+    **dict.fromkeys((READ, REREAD), "reading/{seq}"),
+    **dict.fromkeys((PERSON, RULES, PROPOSED, ALLOWED), "{kind}/{seq}"),
+    TRUSTED: "trust/{key}",
+    REVOKED: "revoke/{key}",
+    DECLINED: "declined/{seq}",
+    records.State.RESERVED: "spend/{spend_id}/{number}",
+    RUN: "run/{release}/{number}",
+    CONSENTED: "consent/{release}/{number}",
+    LOOKED: "look/{release}/{number}",
+    DELETED: "deletion/{release}/{number}",
+    SEALED: "seal/{release}",
+    DELIVERED: "delivery/{release}",
+    SIGNED: "signature/{seq}",
+}
+"""Slots by kind of entry: what may happen again has the number of its entry, or of those before it;
+what happens once has neither. Every other kind is a state, which a release enters once."""
+
+_COUNTED = {RUN: "runs", CONSENTED: "consents", LOOKED: "looks", DELETED: "deletions"}
+"""What a release holds of the earlier entries of a kind, which number the next."""
 
 
 @dataclass
@@ -163,11 +185,20 @@ class LedgerState:
         release = self.releases[last] if last else None
         return release if release and release.pending else None
 
-    def spend_slot(self, spend_id: str) -> str:
-        """The slot of the next reservation under ``spend_id``."""
-        return f"spend/{spend_id}/{len(self.runs.get(spend_id, []))}"
+    def slot(self, kind: str, body: Mapping[str, Any], seq: int) -> str:
+        """The slot of an entry, if it is the next: no two of one slot can be written."""
+        names = {**body, "kind": kind, "seq": seq}
+        if kind in (TRUSTED, REVOKED):
+            names["key"] = PublicKey(bytes.fromhex(body["key"])).id
+        if kind == records.State.RESERVED:
+            names["number"] = len(self.runs.get(body["spend_id"], []))
+        if kind in _COUNTED:
+            names["number"] = len(getattr(self.releases[body["release"]], _COUNTED[kind]))
+        return _SLOTS.get(kind, "move/{release}/{kind}").format_map(names)
 
     def _post(self, entry: Entry) -> None:
+        if entry.slot != self.slot(entry.kind, entry.body, entry.seq):
+            raise ValueError("another slot")
         kinds = {
             OPENED: self._open,
             PLACED: self._add_places,
@@ -192,7 +223,6 @@ class LedgerState:
 
     def _open(self, entry: Entry) -> None:
         account = Account.from_body(entry.body)
-        _require_slot(entry, account_slot(account.name))
         records.require_text("by", entry.body["by"])
         self._require_free(account.name, account.places)
         if account.name in self.accounts:
@@ -201,14 +231,12 @@ class LedgerState:
 
     def _add_places(self, entry: Entry) -> None:
         account, places = self.accounts[entry.body["account"]], tuple(entry.body["places"])
-        _require_slot(entry, place_slot(entry.seq))
         records.require_text("by", entry.body["by"])
         self._require_free(account.name, places)
         self.accounts[account.name] = replace(account, places=(*account.places, *places))
 
     def _read(self, entry: Entry) -> None:
         account, reading = self.accounts[entry.body["account"]], entry.body["reading"]
-        _require_slot(entry, reading_slot(entry.seq))
         records.require_text("by", entry.body["by"])
         if account.contradictions(reading):
             raise ValueError("another reading")
@@ -217,7 +245,6 @@ class LedgerState:
 
     def _reread(self, entry: Entry) -> None:
         account, body = self.accounts[entry.body["account"]], entry.body
-        _require_slot(entry, reading_slot(entry.seq))
         signed = (records.require_text(name, body[name]) for name in ("by", "reason"))
         moved = (*account.moves, ReadingMove(entry.time, *signed))
         reading = {**account.reading, **body["reading"]}
@@ -231,7 +258,6 @@ class LedgerState:
     def _grant(self, entry: Entry) -> None:
         body = entry.body
         budget = BudgetGrant.from_body(body)
-        _require_slot(entry, governing_slot(GRANTED, entry.seq))
         _require_of_account(self.accounts.get(budget.dataset), budget.unit)
         confirmed = body.get(CONFIRMED, {}).get("by", "")
         granted = Granted(budget, entry.seq, entry.time, body["by"], body["reason"], confirmed)
@@ -239,7 +265,6 @@ class LedgerState:
 
     def _reserve(self, entry: Entry) -> None:
         request = records.ReservationRequest.from_body(entry.body)
-        _require_slot(entry, self.spend_slot(request.spend_id))
         account = self.accounts.get(request.dataset)
         _require_of_account(account, request.unit, request.relation)
         if not (account.divided_into(request.blocks) if account else not request.blocks):
@@ -256,7 +281,6 @@ class LedgerState:
     def _move(self, entry: Entry) -> None:
         release = self.releases[entry.body["release"]]
         step = self._step(entry)
-        _require_slot(entry, state_slot(release.id, step.state))
         if step.state not in release.state.next:
             raise ValueError("not allowed from this state")
         signatures = _signatures(release, entry)
@@ -284,7 +308,6 @@ class LedgerState:
 
     def _begin_run(self, entry: Entry) -> None:
         release, mark = self.releases[entry.body["release"]], records.Mark.from_body(entry.body)
-        _require_slot(entry, run_slot(release))
         records.identifier("nonce", mark.nonce)
         if (
             release.state is not records.State.SPENT
@@ -296,14 +319,12 @@ class LedgerState:
 
     def _seal(self, entry: Entry) -> None:
         release, mark = self.releases[entry.body["release"]], records.Mark.from_body(entry.body)
-        _require_slot(entry, seal_slot(release.id))
         if release.state is not records.State.SPENT or mark.position < _reached(release):
             raise ValueError("no journal is sealed here")
         self.releases[release.id] = replace(release, seal=mark)
 
     def _deliver(self, entry: Entry) -> None:
         release = self.releases[entry.body["release"]]
-        _require_slot(entry, delivery_slot(release.id))
         records.require_text("by", entry.body["by"])
         if release.state in _UNFINISHED:
             raise ValueError("not finished")
@@ -311,32 +332,27 @@ class LedgerState:
 
     def _sign(self, entry: Entry) -> None:
         release, digest = self.releases[entry.body["release"]], entry.body["signature"]
-        _require_slot(entry, signature_slot(entry.seq))
         records.require_text("by", entry.body["by"])
         records.identifier("signature", digest)
         self.releases[release.id] = replace(release, signatures=_signatures(release, entry))
 
     def _allow(self, entry: Entry) -> None:
-        _require_slot(entry, governing_slot(ALLOWED, entry.seq))
         records.require_text("by", entry.body["by"])
         records.require_text("reason", entry.body["reason"])
         self.allowed[records.require_text("account", entry.body["account"])] = entry.seq
 
     def _decline(self, entry: Entry) -> None:
-        _require_slot(entry, decline_slot(entry.seq))
         for name in ("dataset", "unit", "method", "epsilon", "delta", "by"):
             records.require_text(name, entry.body[name])
 
     def _consent(self, entry: Entry) -> None:
         release = self._candidate(entry)
-        _require_slot(entry, consent_slot(release.id, len(release.consents)))
         consents = (*release.consents, self.house.consent_to(release, entry))
         signatures = _signatures(release, entry)
         self.releases[release.id] = replace(release, consents=consents, signatures=signatures)
 
     def _look(self, entry: Entry) -> None:
         release, body = self._candidate(entry), entry.body
-        _require_slot(entry, look_slot(release))
         signed = body["by"], body["reason"], self.house.known_as(body["by"])
         looks = (*release.looks, records.Look(entry.seq, entry.time, *signed))
         self.releases[release.id] = replace(release, looks=looks)
@@ -354,7 +370,6 @@ class LedgerState:
         release, deletion = self.releases[entry.body["release"]], Deletion.of(entry)
         records.require_text("by", entry.body["by"])
         records.require_text("reason", entry.body["reason"])
-        _require_slot(entry, deletion_slot(release))
         self.releases[release.id] = replace(release, deletions=(*release.deletions, deletion))
 
 
@@ -374,61 +389,6 @@ def _signatures(release: records.Release, entry: Entry) -> dict[str, int]:
     return {digest: entry.seq for digest in digests if digest} | dict(release.signatures)
 
 
-def consent_slot(release: str, number: int) -> str:
-    """The slot of a person who approves a release, after a ``number`` of others."""
-    return f"consent/{release}/{number}"
-
-
-def look_slot(release: records.Release) -> str:
-    """The slot of the next attack on a candidate by its data."""
-    return f"look/{release.id}/{len(release.looks)}"
-
-
-def decline_slot(seq: int | str) -> str:
-    """The slot of a request that was declined: each is new."""
-    return f"declined/{seq}"
-
-
-def signature_slot(seq: int) -> str:
-    """The slot of a signature: each is new."""
-    return f"signature/{seq}"
-
-
-def account_slot(name: str) -> str:
-    """The slot of an account: a name is given once."""
-    return f"account/{name}"
-
-
-def reading_slot(seq: int) -> str:
-    """The slot of a reading that an account has from now on."""
-    return f"reading/{seq}"
-
-
-def place_slot(seq: int) -> str:
-    """The slot of further places: each time is new."""
-    return f"places/{seq}"
-
-
-def state_slot(release: str, state: records.State) -> str:
-    """The slot of a state: a release enters each state once."""
-    return f"move/{release}/{state.value}"
-
-
-def run_slot(release: records.Release) -> str:
-    """The slot of the next run of a release: each begins once."""
-    return f"run/{release.id}/{len(release.runs)}"
-
-
-def seal_slot(release: str) -> str:
-    """The slot of a seal: a journal is sealed once."""
-    return f"seal/{release}"
-
-
-def delivery_slot(release: str) -> str:
-    """The slot of a delivery: a release is delivered once."""
-    return f"delivery/{release}"
-
-
 def _reached(release: records.Release) -> int:
     """The number of answers that the last run began with."""
     return release.runs[-1].position if release.runs else 0
@@ -437,8 +397,3 @@ def _reached(release: records.Release) -> int:
 def _require_of_account(account: Account | None, unit: str, relation: str | None = None) -> None:
     if account and (unit != account.unit or relation not in (None, account.relation)):
         raise ValueError("another unit or relation than the account's")
-
-
-def _require_slot(entry: Entry, slot: str) -> None:
-    if entry.slot != slot:
-        raise ValueError("another slot")

@@ -13,14 +13,7 @@ from typing import Any
 from cloister.errors import InputError
 from cloister.privacy.exact import ratio
 from cloister.privacy.ledger import house, records
-from cloister.privacy.ledger.books import (
-    ALLOWED,
-    DECLINED,
-    LOOKED,
-    REFUSAL,
-    decline_slot,
-    look_slot,
-)
+from cloister.privacy.ledger.books import ALLOWED, DECLINED, LOOKED, REFUSAL
 from cloister.privacy.ledger.budgets import tightest
 from cloister.privacy.ledger.checks import export_lines, find_release, refusal_of
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Anchor, Entry, read_chain
@@ -94,9 +87,8 @@ def decline(ledger: Ledger, request: records.ReservationRequest, by: str, purpos
         if owner in transaction.books.grants:
             books, time, blocks = transaction.books, transaction.time, request.blocks
             price["left"] = ratio(tightest(books, *owner, time, ledger.compose, blocks).left)
-        slot = decline_slot(transaction.next_seq)
         body = subject | price | {"by": records.require_text("by", by), "reason": purpose}
-        return transaction.write(DECLINED, slot, body)
+        return transaction.write(DECLINED, body)
 
 
 def allow_run(ledger: Ledger, account: str, by: str, reason: str) -> Entry:
@@ -109,8 +101,7 @@ def allow_run(ledger: Ledger, account: str, by: str, reason: str) -> Entry:
         units = {release.request.unit for release in books.releases.values()}
         if not any(books.forfeited(account, unit) for unit in units):
             raise InputError(f"Nothing keeps account '{account}' from its next run.")
-        slot = house.governing_slot(ALLOWED, transaction.next_seq)
-        return transaction.write(ALLOWED, slot, {"account": account} | _signature(by, reason))
+        return transaction.write(ALLOWED, {"account": account} | _signature(by, reason))
 
 
 def record_look(ledger: Ledger, release: str, by: str, reason: str) -> Entry:
@@ -125,8 +116,7 @@ def record_look(ledger: Ledger, release: str, by: str, reason: str) -> Entry:
                 f"Release {release} is {candidate.state.words}: only a candidate is attacked by "
                 "its data, before it is decided."
             )
-        body = {"release": release} | _signature(by, reason)
-        return transaction.write(LOOKED, look_slot(candidate), body)
+        return transaction.write(LOOKED, {"release": release} | _signature(by, reason))
 
 
 def trust(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
@@ -134,7 +124,7 @@ def trust(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
     with ledger.writing() as transaction:
         if key not in transaction.books.house.trusted:
             body = {"key": key.raw.hex()} | _signature(by, reason)
-            transaction.write(TRUSTED, house.trust_slot(key), body)
+            transaction.write(TRUSTED, body)
 
 
 def record_deletions(
@@ -146,9 +136,9 @@ def record_deletions(
     """
     with ledger.writing() as transaction:
         for release, body in deletions.items():
-            slot = house.deletion_slot(find_release(transaction.books, release))
+            find_release(transaction.books, release)
             signed = {"release": release, **body, **_signature(by, reason)}
-            transaction.write(house.DELETED, slot, signed)
+            transaction.write(house.DELETED, signed)
 
 
 def revoke(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
@@ -163,7 +153,7 @@ def revoke(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
             )
         if key.raw.hex() not in transaction.books.house.revoked:
             body = {"key": key.raw.hex()} | _signature(by, reason)
-            transaction.write(REVOKED, house.revocation_slot(key), body)
+            transaction.write(REVOKED, body)
 
 
 def _signature(by: str, reason: str) -> dict[str, str]:

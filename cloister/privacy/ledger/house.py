@@ -74,11 +74,6 @@ class Deletion:
         return [path for places in self.kinds.values() for path in places]
 
 
-def deletion_slot(release: Release) -> str:
-    """The slot of the next deletion of a release."""
-    return f"deletion/{release.id}/{len(release.deletions)}"
-
-
 def is_deleted(release: Release, path: str) -> bool:
     """Whether an entry records that a path of a release was deleted."""
     return any(path in deletion.places for deletion in release.deletions)
@@ -324,7 +319,7 @@ class House:
 
     def _set_person(self, entry: Entry) -> None:
         person = Person.from_body(entry.body)
-        _require_signed_entry(entry, governing_slot(PERSON, entry.seq))
+        _require_signed_entry(entry)
         known = self.people.get(person.name, Person(person.name)).identities
         for identity in person.identities:
             if identity not in known and (end := token_end(identity)):
@@ -332,23 +327,22 @@ class House:
         self.people[person.name] = person
 
     def _set_rules(self, entry: Entry) -> None:
-        _require_signed_entry(entry, governing_slot(RULES, entry.seq))
+        _require_signed_entry(entry)
         account = require_text("account", entry.body["account"])
         self.rules[account] = Rules.from_body(entry.body)
 
     def _trust(self, entry: Entry) -> None:
-        key = PublicKey(bytes.fromhex(entry.body["key"]))
-        _require_signed_entry(entry, trust_slot(key))
-        self.trusted.add(key)
+        _require_signed_entry(entry)
+        self.trusted.add(PublicKey(bytes.fromhex(entry.body["key"])))
 
     def _revoke(self, entry: Entry) -> None:
         key = PublicKey(bytes.fromhex(entry.body["key"]))
-        _require_signed_entry(entry, revocation_slot(key))
+        _require_signed_entry(entry)
         self.revoked[key.raw.hex()] = entry.anchor
 
     def _propose(self, entry: Entry) -> None:
         body, kind = entry.body["body"], entry.body["kind"]
-        _require_signed_entry(entry, governing_slot(PROPOSED, entry.seq))
+        _require_signed_entry(entry)
         self.proposals[entry.seq] = Proposal(entry.seq, kind, body)
 
 
@@ -391,27 +385,6 @@ def key_id(key: str) -> str:
         return str(key)[:16]
 
 
-def governing_slot(kind: str, seq: int) -> str:
-    """The slot of a grant, a person, rules or a proposal: each time is new."""
-    return f"{_SLOTS.get(kind, kind)}/{seq}"
-
-
-_SLOTS = {"budget_granted": "grant"}
-"""Slots that were named before kinds of entries gave them their names."""
-
-
-def trust_slot(key: PublicKey) -> str:
-    """The slot of a key: it is trusted once."""
-    return f"trust/{key.id}"
-
-
-def revocation_slot(key: PublicKey) -> str:
-    """The slot of a revocation: a key is revoked once."""
-    return f"revoke/{key.id}"
-
-
-def _require_signed_entry(entry: Entry, slot: str) -> None:
+def _require_signed_entry(entry: Entry) -> None:
     require_text("by", entry.body["by"])
     require_text("reason", entry.body["reason"])
-    if entry.slot != slot:
-        raise ValueError("another slot")

@@ -14,17 +14,7 @@ from cloister.errors import InputError, StorageError
 from cloister.privacy.exact import Amount, ratio
 from cloister.privacy.ledger import checks, leases, records
 from cloister.privacy.ledger.accounts import Account, BudgetGrant, Opening
-from cloister.privacy.ledger.books import (
-    DELIVERED,
-    RUN,
-    SEALED,
-    SIGNED,
-    LedgerState,
-    delivery_slot,
-    run_slot,
-    seal_slot,
-    signature_slot,
-)
+from cloister.privacy.ledger.books import DELIVERED, RUN, SEALED, SIGNED, LedgerState
 from cloister.privacy.ledger.budgets import BudgetStatus, admit_request, statuses, tightest
 from cloister.privacy.ledger.checkpoints import (
     INTERVAL,
@@ -166,8 +156,7 @@ class Ledger:
                     transaction.grant(opening.budget, declared)
             composed = admit_request(transaction.books, request, transaction.time, self.compose)
             signature = {"by": by, "reason": purpose, "evidence": {}, "composed": ratio(composed)}
-            slot = transaction.books.spend_slot(request.spend_id)
-            transaction.write(records.State.RESERVED.value, slot, request.body | signature)
+            transaction.write(records.State.RESERVED.value, request.body | signature)
             return records.Reservation(transaction.books.releases[request.release], resumed=False)
 
     def spend(
@@ -220,7 +209,7 @@ class Ledger:
             if not lease.live:
                 checks.require_whole_journal(current, lease, journal)
                 if not journal.sealed:
-                    transaction.write(RUN, run_slot(current), marked(release, by, journal.mark))
+                    transaction.write(RUN, marked(release, by, journal.mark))
                 leases.take(self.store, transaction.connection, release, owner)
         if lease.live:
             raise StorageError(
@@ -244,7 +233,7 @@ class Ledger:
         with self.writing() as transaction:
             current = checks.find_release(transaction.books, release)
             if current.seal is None:
-                transaction.write(SEALED, seal_slot(release), marked(release, by, mark))
+                transaction.write(SEALED, marked(release, by, mark))
             elif current.seal != mark:
                 raise checks.stale_journal(release)
             return transaction.books.releases[release]
@@ -255,7 +244,7 @@ class Ledger:
             current = checks.find_release(transaction.books, release)
             if not current.delivered:
                 body = {"release": release, "by": records.require_text("by", by)}
-                transaction.write(DELIVERED, delivery_slot(release), body)
+                transaction.write(DELIVERED, body)
             return transaction.books.releases[release]
 
     def sign(self, release: str, by: str, signature: str) -> records.Release:
@@ -267,7 +256,7 @@ class Ledger:
                 "signature": signature,
             }
             checks.find_release(transaction.books, release)
-            transaction.write(SIGNED, signature_slot(transaction.next_seq), body)
+            transaction.write(SIGNED, body)
             return transaction.books.releases[release]
 
     def advance(

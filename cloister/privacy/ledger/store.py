@@ -135,10 +135,9 @@ class Store:
         since = "" if first is None else f" WHERE seq >= {first:d}"
         return [_row(*row) for row in connection.exec_driver_sql(f"{_ROWS}{since} ORDER BY seq")]
 
-    def find(self, connection: Connection, column: str, value: object) -> Entry | None:
-        """The entry with a number or slot, if it is there and its text is as it was written."""
-        query = text(f"{_ROWS} WHERE {column} = :value")
-        row = connection.execute(query, {"value": value}).first()
+    def find(self, connection: Connection, seq: int) -> Entry | None:
+        """The entry with a number, if it is there and its text is as it was written."""
+        row = connection.execute(text(f"{_ROWS} WHERE seq = :seq"), {"seq": seq}).first()
         with suppress(VerificationError):
             entry = Entry.parse(_row(*row).line) if row else None
             return entry if entry and entry.hash == entry.digest else None
