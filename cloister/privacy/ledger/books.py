@@ -69,6 +69,15 @@ _SLOTS: Mapping[str, str] = {
 """Slots by kind of entry: what may happen again has the number of its entry, or of those before it;
 what happens once has neither. Every other kind is a state, which a release enters once."""
 
+_TEXTS: Mapping[str, tuple[str, ...]] = {
+    GRANTED: (),
+    DECLINED: ("dataset", "unit", "method", "epsilon", "delta", "by"),
+    **dict.fromkeys((RULES, ALLOWED), ("account", "by", "reason")),
+    **dict.fromkeys((REREAD, CONSENTED, LOOKED, DELETED), ("by", "reason")),
+    **dict.fromkeys((PERSON, PROPOSED, TRUSTED, REVOKED), ("by", "reason")),
+}
+"""Texts that an entry must hold, by its kind; one of any other kind says by whom it is."""
+
 _COUNTED = {RUN: "runs", CONSENTED: "consents", LOOKED: "looks", DELETED: "deletions"}
 """What a release holds of the earlier entries of a kind, which number the next."""
 
@@ -199,6 +208,8 @@ class LedgerState:
     def _post(self, entry: Entry) -> None:
         if entry.slot != self.slot(entry.kind, entry.body, entry.seq):
             raise ValueError("another slot")
+        for name in _TEXTS.get(entry.kind, ("by",)):
+            records.require_text(name, entry.body[name])
         kinds = {
             OPENED: self._open,
             PLACED: self._add_places,
@@ -214,8 +225,12 @@ class LedgerState:
             LOOKED: self._look,
             DELETED: self._delete,
             ALLOWED: self._allow,
-            DECLINED: self._decline,
-            **dict.fromkeys((PERSON, RULES, PROPOSED, TRUSTED, REVOKED), self.house.post),
+            DECLINED: lambda _: None,
+            PERSON: self.house.set_person,
+            RULES: self.house.set_rules,
+            PROPOSED: self.house.propose,
+            TRUSTED: self.house.trust,
+            REVOKED: self.house.revoke,
         }
         kinds.get(entry.kind, self._move)(entry)
         self.matched |= MATCHED in entry.body
@@ -223,7 +238,6 @@ class LedgerState:
 
     def _open(self, entry: Entry) -> None:
         account = Account.from_body(entry.body)
-        records.require_text("by", entry.body["by"])
         self._require_free(account.name, account.places)
         if account.name in self.accounts:
             raise ValueError("opened twice")
@@ -231,13 +245,11 @@ class LedgerState:
 
     def _add_places(self, entry: Entry) -> None:
         account, places = self.accounts[entry.body["account"]], tuple(entry.body["places"])
-        records.require_text("by", entry.body["by"])
         self._require_free(account.name, places)
         self.accounts[account.name] = replace(account, places=(*account.places, *places))
 
     def _read(self, entry: Entry) -> None:
         account, reading = self.accounts[entry.body["account"]], entry.body["reading"]
-        records.require_text("by", entry.body["by"])
         if account.contradictions(reading):
             raise ValueError("another reading")
         pinned = replace(account, reading={**account.reading, **reading})
@@ -245,8 +257,7 @@ class LedgerState:
 
     def _reread(self, entry: Entry) -> None:
         account, body = self.accounts[entry.body["account"]], entry.body
-        signed = (records.require_text(name, body[name]) for name in ("by", "reason"))
-        moved = (*account.moves, ReadingMove(entry.time, *signed))
+        moved = (*account.moves, ReadingMove(entry.time, body["by"], body["reason"]))
         reading = {**account.reading, **body["reading"]}
         self.accounts[account.name] = replace(account, reading=reading, moves=moved)
 
@@ -295,7 +306,7 @@ class LedgerState:
         body = entry.body
         digests = body["evidence"].items()
         evidence = {key: records.require_text(key, digest) for key, digest in digests}
-        by = records.require_text("by", body["by"])
+        by = body["by"]
         return records.ReleaseStep(
             records.State(entry.kind),
             entry.seq,
@@ -325,25 +336,17 @@ class LedgerState:
 
     def _deliver(self, entry: Entry) -> None:
         release = self.releases[entry.body["release"]]
-        records.require_text("by", entry.body["by"])
         if release.state in _UNFINISHED:
             raise ValueError("not finished")
         self.releases[release.id] = replace(release, delivered=True)
 
     def _sign(self, entry: Entry) -> None:
         release, digest = self.releases[entry.body["release"]], entry.body["signature"]
-        records.require_text("by", entry.body["by"])
         records.identifier("signature", digest)
         self.releases[release.id] = replace(release, signatures=_signatures(release, entry))
 
     def _allow(self, entry: Entry) -> None:
-        records.require_text("by", entry.body["by"])
-        records.require_text("reason", entry.body["reason"])
-        self.allowed[records.require_text("account", entry.body["account"])] = entry.seq
-
-    def _decline(self, entry: Entry) -> None:
-        for name in ("dataset", "unit", "method", "epsilon", "delta", "by"):
-            records.require_text(name, entry.body[name])
+        self.allowed[entry.body["account"]] = entry.seq
 
     def _consent(self, entry: Entry) -> None:
         release = self._candidate(entry)
@@ -359,8 +362,6 @@ class LedgerState:
 
     def _candidate(self, entry: Entry) -> records.Release:
         """The candidate that a signed entry is on."""
-        for name in ("by", "reason"):
-            records.require_text(name, entry.body[name])
         release = self.releases[entry.body["release"]]
         if release.state is not records.State.CANDIDATE:
             raise ValueError("no candidate")
@@ -368,8 +369,6 @@ class LedgerState:
 
     def _delete(self, entry: Entry) -> None:
         release, deletion = self.releases[entry.body["release"]], Deletion.of(entry)
-        records.require_text("by", entry.body["by"])
-        records.require_text("reason", entry.body["reason"])
         self.releases[release.id] = replace(release, deletions=(*release.deletions, deletion))
 
 

@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar
 
 from cloister.errors import InputError
 from cloister.identities import identity_of, named, token_end
-from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Anchor, Entry
+from cloister.privacy.ledger.entries import Anchor, Entry
 from cloister.privacy.ledger.records import Consent, Release, State, require_text
 from cloister.privacy.signing import ROLES, PublicKey
 
@@ -244,17 +244,6 @@ class House:
     proposals: dict[int, Proposal] = field(default_factory=dict)
     issued: dict[int, str] = field(default_factory=dict)
 
-    def post(self, entry: Entry) -> None:
-        """Post an entry on the house."""
-        kinds = {
-            PERSON: self._set_person,
-            RULES: self._set_rules,
-            TRUSTED: self._trust,
-            PROPOSED: self._propose,
-            REVOKED: self._revoke,
-        }
-        kinds[entry.kind](entry)
-
     def close_proposal(self, entry: Entry) -> None:
         """A confirmed entry takes the place of its proposal."""
         if CONFIRMED in entry.body:
@@ -317,33 +306,30 @@ class House:
         signed = (entry.seq, entry.time, by, entry.body["reason"], person.name if person else "")
         return Consent(role, number, needed.get(role, 0), *signed)
 
-    def _set_person(self, entry: Entry) -> None:
+    def set_person(self, entry: Entry) -> None:
+        """Post a person as an officer set them."""
         person = Person.from_body(entry.body)
-        _require_signed_entry(entry)
         known = self.people.get(person.name, Person(person.name)).identities
         for identity in person.identities:
             if identity not in known and (end := token_end(identity)):
                 self.issued[entry.seq] = end
         self.people[person.name] = person
 
-    def _set_rules(self, entry: Entry) -> None:
-        _require_signed_entry(entry)
-        account = require_text("account", entry.body["account"])
-        self.rules[account] = Rules.from_body(entry.body)
+    def set_rules(self, entry: Entry) -> None:
+        """Post the rules of an account."""
+        self.rules[entry.body["account"]] = Rules.from_body(entry.body)
 
-    def _trust(self, entry: Entry) -> None:
-        _require_signed_entry(entry)
+    def trust(self, entry: Entry) -> None:
+        """Post a key that is trusted."""
         self.trusted.add(PublicKey(bytes.fromhex(entry.body["key"])))
 
-    def _revoke(self, entry: Entry) -> None:
-        key = PublicKey(bytes.fromhex(entry.body["key"]))
-        _require_signed_entry(entry)
-        self.revoked[key.raw.hex()] = entry.anchor
+    def revoke(self, entry: Entry) -> None:
+        """Post that a key was revoked."""
+        self.revoked[PublicKey(bytes.fromhex(entry.body["key"])).raw.hex()] = entry.anchor
 
-    def _propose(self, entry: Entry) -> None:
-        body, kind = entry.body["body"], entry.body["kind"]
-        _require_signed_entry(entry)
-        self.proposals[entry.seq] = Proposal(entry.seq, kind, body)
+    def propose(self, entry: Entry) -> None:
+        """Post what another officer has yet to confirm."""
+        self.proposals[entry.seq] = Proposal(entry.seq, entry.body["kind"], entry.body["body"])
 
 
 P = TypeVar("P", bound=Hashable)
@@ -383,8 +369,3 @@ def key_id(key: str) -> str:
         return PublicKey(bytes.fromhex(key)).id[:16]
     except (ValueError, TypeError, InputError):
         return str(key)[:16]
-
-
-def _require_signed_entry(entry: Entry) -> None:
-    require_text("by", entry.body["by"])
-    require_text("reason", entry.body["reason"])

@@ -37,8 +37,7 @@ class Mark:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
-        """The place that somebody's entry holds; ValueError or InputError for none that is."""
-        require_text("by", body["by"])
+        """The place that an entry holds; ValueError or InputError for none that is."""
         position = body["position"]
         if type(position) is not int or position < 0:
             raise ValueError("no position")
