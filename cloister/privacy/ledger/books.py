@@ -23,6 +23,7 @@ from cloister.privacy.ledger.house import (
     Deletion,
     House,
 )
+from cloister.privacy.ledger.records import Release, State
 from cloister.privacy.signing import PublicKey, Record
 
 OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
@@ -57,7 +58,7 @@ _SLOTS: Mapping[str, str] = {
     TRUSTED: "trust/{key}",
     REVOKED: "revoke/{key}",
     DECLINED: "declined/{seq}",
-    records.State.RESERVED: "spend/{spend_id}/{number}",
+    State.RESERVED: "spend/{spend_id}/{number}",
     RUN: "run/{release}/{number}",
     CONSENTED: "consent/{release}/{number}",
     LOOKED: "look/{release}/{number}",
@@ -78,6 +79,13 @@ _TEXTS: Mapping[str, tuple[str, ...]] = {
 }
 """Texts that an entry must hold, by its kind; one of any other kind says by whom it is."""
 
+_STATES: Mapping[str, Iterable[State]] = {
+    **dict.fromkeys((RUN, SEALED), (State.SPENT,)),
+    **dict.fromkeys((CONSENTED, LOOKED), (State.CANDIDATE,)),
+    DELIVERED: {*State} - {State.RESERVED, State.SPENT, State.REFUNDED, State.FORFEITED},
+}
+"""States of a release in which an entry of a kind may be written; any, of every other kind."""
+
 _COUNTED = {RUN: "runs", CONSENTED: "consents", LOOKED: "looks", DELETED: "deletions"}
 """What a release holds of the earlier entries of a kind, which number the next."""
 
@@ -95,7 +103,7 @@ class LedgerState:
 
     accounts: dict[str, Account] = field(default_factory=dict)
     grants: dict[tuple[str, str], list[Granted]] = field(default_factory=dict)
-    releases: MutableMapping[str, records.Release] = field(default_factory=dict)
+    releases: MutableMapping[str, Release] = field(default_factory=dict)
     house: House = field(default_factory=House)
     counted_refusals: bool = False
     matched: bool = False
@@ -137,7 +145,7 @@ class LedgerState:
         except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
             raise VerificationError("holds what no ledger writes at this place") from error
 
-    def record(self, release: records.Release) -> Record:
+    def record(self, release: Release) -> Record:
         """What the ledger shows of the signatures on a release, and of revoked keys."""
         return Record(release.signatures, self.house.revocations)
 
@@ -147,7 +155,7 @@ class LedgerState:
             (account for account in self.accounts.values() if account.holds(location)), None
         )
 
-    def reserved(self, dataset: str, unit: str, block: str | None = None) -> list[records.Release]:
+    def reserved(self, dataset: str, unit: str, block: str | None = None) -> list[Release]:
         """The releases reserved against a budget, oldest first: of an account, or of a block."""
         return [
             release
@@ -161,11 +169,11 @@ class LedgerState:
         parts = self.sums.parts.get((dataset, Period.EVER), {})
         return sorted({key.block for key in parts if key.block and key.standing in CHARGED})
 
-    def charged(self, dataset: str, unit: str) -> list[records.Release]:
+    def charged(self, dataset: str, unit: str) -> list[Release]:
         """Those that count against a budget."""
         return [release for release in self.reserved(dataset, unit) if release.state.charged]
 
-    def forfeited(self, dataset: str, unit: str) -> records.Release | None:
+    def forfeited(self, dataset: str, unit: str) -> Release | None:
         """The last release that was forfeited and after which no officer allowed another run."""
         since = self.allowed.get(dataset, 0)
         forfeited = [self.releases[release] for release in reversed(self.forfeits.get(dataset, []))]
@@ -188,7 +196,7 @@ class LedgerState:
             if (dataset in self.accounts or key.unit == unit) and key.block in blocks:
                 yield key, part
 
-    def pending(self, spend_id: str) -> records.Release | None:
+    def pending(self, spend_id: str) -> Release | None:
         """The release that a run with ``spend_id`` resumes."""
         last = self.runs.get(spend_id, [None])[-1]
         release = self.releases[last] if last else None
@@ -199,7 +207,7 @@ class LedgerState:
         names = {**body, "kind": kind, "seq": seq}
         if kind in (TRUSTED, REVOKED):
             names["key"] = PublicKey(bytes.fromhex(body["key"])).id
-        if kind == records.State.RESERVED:
+        if kind == State.RESERVED:
             names["number"] = len(self.runs.get(body["spend_id"], []))
         if kind in _COUNTED:
             names["number"] = len(getattr(self.releases[body["release"]], _COUNTED[kind]))
@@ -216,14 +224,7 @@ class LedgerState:
             READ: self._read,
             REREAD: self._reread,
             GRANTED: self._grant,
-            records.State.RESERVED.value: self._reserve,
-            RUN: self._begin_run,
-            SEALED: self._seal,
-            DELIVERED: self._deliver,
-            SIGNED: self._sign,
-            CONSENTED: self._consent,
-            LOOKED: self._look,
-            DELETED: self._delete,
+            State.RESERVED.value: self._reserve,
             ALLOWED: self._allow,
             DECLINED: lambda _: None,
             PERSON: self.house.set_person,
@@ -232,7 +233,7 @@ class LedgerState:
             TRUSTED: self.house.trust,
             REVOKED: self.house.revoke,
         }
-        kinds.get(entry.kind, self._move)(entry)
+        kinds.get(entry.kind, self._change)(entry)
         self.matched |= MATCHED in entry.body
         self.house.close_proposal(entry)
 
@@ -283,114 +284,93 @@ class LedgerState:
         if request.release in self.releases or self.pending(request.spend_id):
             raise ValueError("reserved twice")
         rule = self.house.rules_of(request.dataset).admission
-        release = records.Release(request, (self._step(entry),), admission=rule)
+        release = Release(request, (self._step(entry),), admission=rule)
         self.releases[request.release] = release
         self.sums.move(None, release)
         self.runs.setdefault(request.spend_id, []).append(request.release)
         self.reservations.setdefault(request.dataset, []).append(request.release)
 
-    def _move(self, entry: Entry) -> None:
-        release = self.releases[entry.body["release"]]
-        step = self._step(entry)
-        if step.state not in release.state.next:
-            raise ValueError("not allowed from this state")
-        signatures = _signatures(release, entry)
-        moved = replace(release, steps=(*release.steps, step), signatures=signatures)
-        self.releases[release.id] = moved
-        self.sums.move(release, moved)
-        if step.state is records.State.FORFEITED:
-            self.forfeits.setdefault(release.request.dataset, []).append(release.id)
-        self.counted_refusals |= REFUSAL in entry.body
-
-    def _step(self, entry: Entry) -> records.ReleaseStep:
-        body = entry.body
-        digests = body["evidence"].items()
-        evidence = {key: records.require_text(key, digest) for key, digest in digests}
-        by = body["by"]
-        return records.ReleaseStep(
-            records.State(entry.kind),
-            entry.seq,
-            entry.time,
-            by,
-            body["reason"],
-            evidence,
-            self.house.known_as(by),
-        )
-
-    def _begin_run(self, entry: Entry) -> None:
-        release, mark = self.releases[entry.body["release"]], records.Mark.from_body(entry.body)
-        records.identifier("nonce", mark.nonce)
-        if (
-            release.state is not records.State.SPENT
-            or release.seal
-            or mark.position < _reached(release)
-        ):
-            raise ValueError("no run begins here")
-        self.releases[release.id] = replace(release, runs=(*release.runs, mark))
-
-    def _seal(self, entry: Entry) -> None:
-        release, mark = self.releases[entry.body["release"]], records.Mark.from_body(entry.body)
-        if release.state is not records.State.SPENT or mark.position < _reached(release):
-            raise ValueError("no journal is sealed here")
-        self.releases[release.id] = replace(release, seal=mark)
-
-    def _deliver(self, entry: Entry) -> None:
-        release = self.releases[entry.body["release"]]
-        if release.state in _UNFINISHED:
-            raise ValueError("not finished")
-        self.releases[release.id] = replace(release, delivered=True)
-
-    def _sign(self, entry: Entry) -> None:
-        release, digest = self.releases[entry.body["release"]], entry.body["signature"]
-        records.identifier("signature", digest)
-        self.releases[release.id] = replace(release, signatures=_signatures(release, entry))
-
     def _allow(self, entry: Entry) -> None:
         self.allowed[entry.body["account"]] = entry.seq
 
-    def _consent(self, entry: Entry) -> None:
-        release = self._candidate(entry)
-        consents = (*release.consents, self.house.consent_to(release, entry))
-        signatures = _signatures(release, entry)
-        self.releases[release.id] = replace(release, consents=consents, signatures=signatures)
-
-    def _look(self, entry: Entry) -> None:
-        release, body = self._candidate(entry), entry.body
-        signed = body["by"], body["reason"], self.house.known_as(body["by"])
-        looks = (*release.looks, records.Look(entry.seq, entry.time, *signed))
-        self.releases[release.id] = replace(release, looks=looks)
-
-    def _candidate(self, entry: Entry) -> records.Release:
-        """The candidate that a signed entry is on."""
+    def _change(self, entry: Entry) -> None:
+        """Post an entry on a release, in place of the release before it."""
         release = self.releases[entry.body["release"]]
-        if release.state is not records.State.CANDIDATE:
-            raise ValueError("no candidate")
-        return release
+        if release.state not in _STATES.get(entry.kind, State):
+            raise ValueError("not in this state")
+        changes = {
+            RUN: _begun,
+            SEALED: _sealed,
+            DELIVERED: _delivered,
+            SIGNED: _signed,
+            CONSENTED: self._consented,
+            LOOKED: self._looked,
+            DELETED: _deleted,
+        }
+        changed = changes.get(entry.kind, self._moved)(release, entry)
+        self.releases[release.id] = changed
+        self.sums.move(release, changed)
 
-    def _delete(self, entry: Entry) -> None:
-        release, deletion = self.releases[entry.body["release"]], Deletion.of(entry)
-        self.releases[release.id] = replace(release, deletions=(*release.deletions, deletion))
+    def _moved(self, release: Release, entry: Entry) -> Release:
+        step, signatures = self._step(entry), _signatures(release, entry)
+        if step.state not in release.state.next:
+            raise ValueError("not allowed from this state")
+        if step.state is State.FORFEITED:
+            self.forfeits.setdefault(release.request.dataset, []).append(release.id)
+        self.counted_refusals |= REFUSAL in entry.body
+        return replace(release, steps=(*release.steps, step), signatures=signatures)
+
+    def _consented(self, release: Release, entry: Entry) -> Release:
+        consents = (*release.consents, self.house.consent_to(release, entry))
+        return replace(release, consents=consents, signatures=_signatures(release, entry))
+
+    def _looked(self, release: Release, entry: Entry) -> Release:
+        return replace(release, looks=(*release.looks, records.Look(**self.house.act(entry))))
+
+    def _step(self, entry: Entry) -> records.ReleaseStep:
+        digests = entry.body["evidence"].items()
+        evidence = {key: records.require_text(key, digest) for key, digest in digests}
+        return records.ReleaseStep(State(entry.kind), evidence, **self.house.act(entry))
 
 
-_UNFINISHED = (
-    records.State.RESERVED,
-    records.State.SPENT,
-    records.State.REFUNDED,
-    records.State.FORFEITED,
-)
-"""States of releases that have nothing to deliver."""
+def _begun(release: Release, entry: Entry) -> Release:
+    mark = _place(release, entry)
+    records.identifier("nonce", mark.nonce)
+    if release.seal:
+        raise ValueError("no run begins here")
+    return replace(release, runs=(*release.runs, mark))
 
 
-def _signatures(release: records.Release, entry: Entry) -> dict[str, int]:
+def _sealed(release: Release, entry: Entry) -> Release:
+    return replace(release, seal=_place(release, entry))
+
+
+def _place(release: Release, entry: Entry) -> records.Mark:
+    """The place in a journal that an entry records, not before the one where the last run began."""
+    mark = records.Mark.from_body(entry.body)
+    if release.runs and mark.position < release.runs[-1].position:
+        raise ValueError("before the last run")
+    return mark
+
+
+def _delivered(release: Release, _: Entry) -> Release:
+    return replace(release, delivered=True)
+
+
+def _signed(release: Release, entry: Entry) -> Release:
+    records.identifier("signature", entry.body["signature"])
+    return replace(release, signatures=_signatures(release, entry))
+
+
+def _deleted(release: Release, entry: Entry) -> Release:
+    return replace(release, deletions=(*release.deletions, Deletion.of(entry)))
+
+
+def _signatures(release: Release, entry: Entry) -> dict[str, int]:
     """Digests of the signatures on a release after an entry, each with its first entry."""
     evidence = entry.body.get("evidence", {})
     digests = (entry.body.get("signature"), evidence.get(SIGNATURE), evidence.get(APPROVAL))
     return {digest: entry.seq for digest in digests if digest} | dict(release.signatures)
-
-
-def _reached(release: records.Release) -> int:
-    """The number of answers that the last run began with."""
-    return release.runs[-1].position if release.runs else 0
 
 
 def _require_of_account(account: Account | None, unit: str, relation: str | None = None) -> None:

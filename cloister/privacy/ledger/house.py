@@ -295,6 +295,11 @@ class House:
         owner = next((each.name for each in self.people.values() if key in each.keys), "")
         return f"the key {key_id(key)}" + (f" of {owner}" if owner else "")
 
+    def act(self, entry: Entry) -> dict[str, Any]:
+        """Who did what an entry records, when and why: the fields of an `Act`."""
+        acted = {name: entry.body[name] for name in ("by", "reason")}
+        return acted | {"seq": entry.seq, "time": entry.time, "person": self.known_as(acted["by"])}
+
     def consent_to(self, release: Release, entry: Entry) -> Consent:
         """An approval after which a release waits for others, counted in the role that needs it."""
         by, needed = entry.body["by"], self.rules_of(release.request.dataset).approvals
@@ -303,8 +308,7 @@ class House:
         person = self.person_of(by)
         role = matched.get(person, "") if person else ""
         number = Counter(matched.values())[role]
-        signed = (entry.seq, entry.time, by, entry.body["reason"], person.name if person else "")
-        return Consent(role, number, needed.get(role, 0), *signed)
+        return Consent(role, number, needed.get(role, 0), **self.act(entry))
 
     def set_person(self, entry: Entry) -> None:
         """Post a person as an officer set them."""

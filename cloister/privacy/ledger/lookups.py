@@ -46,9 +46,9 @@ def holds(ledger: Ledger, anchor: Anchor) -> bool:
 
 def moves_of(ledger: Ledger, release: Release) -> list[Entry]:
     """The entries by which a release was moved, or approved by one of several."""
-    numbers = [step.seq for step in release.steps] + [each.seq for each in release.consents]
+    acts = (*release.steps, *release.consents)
     with ledger.store.reading() as connection:
-        entries = [ledger.store.find(connection, seq) for seq in numbers]
+        entries = [ledger.store.find(connection, act.seq) for act in acts]
     return [entry for entry in entries if entry]
 
 

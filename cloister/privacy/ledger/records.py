@@ -226,25 +226,18 @@ class ReservationRequest:
         return cls(**{part.name: values[part.name] for part in fields(cls)})
 
 
-@dataclass(frozen=True)
-class ReleaseStep:
-    """One change of a release's state: by whom, when, why, and digests of its documents.
+@dataclass(frozen=True, kw_only=True)
+class Act:
+    """Who did something to a release, when and why, by the number of its entry.
 
     ``person`` is whose identity it then was, by name; empty if nobody's.
     """
 
-    state: State
     seq: int
     time: str
     by: str
     reason: str
-    evidence: Mapping[str, str]
     person: str = ""
-
-    @property
-    def words(self) -> str:
-        """What happened."""
-        return self.state.words
 
     @property
     def who(self) -> str:
@@ -253,7 +246,20 @@ class ReleaseStep:
 
 
 @dataclass(frozen=True)
-class Consent:
+class ReleaseStep(Act):
+    """One change of a release's state, with digests of its documents."""
+
+    state: State
+    evidence: Mapping[str, str]
+
+    @property
+    def words(self) -> str:
+        """What happened."""
+        return self.state.words
+
+
+@dataclass(frozen=True)
+class Consent(Act):
     """An approval after which a release waits for others.
 
     It is the ``number``-th of ``needed`` by a ``role``; in no role that the rules ask for it does
@@ -263,11 +269,6 @@ class Consent:
     role: str
     number: int
     needed: int
-    seq: int
-    time: str
-    by: str
-    reason: str
-    person: str = ""
 
     @property
     def words(self) -> str:
@@ -276,31 +277,15 @@ class Consent:
             return "approved (in no role that the rules count)"
         return f"approved ({self.role} {self.number} of {self.needed})"
 
-    @property
-    def who(self) -> str:
-        """Who did it, by name."""
-        return named(self.person, self.by)
-
 
 @dataclass(frozen=True)
-class Look:
+class Look(Act):
     """Somebody attacked the rows of a candidate by its data: a decision after it is a selection."""
-
-    seq: int
-    time: str
-    by: str
-    reason: str
-    person: str = ""
 
     @property
     def words(self) -> str:
         """What happened."""
         return "attacked by its data (to approve it then is a selection, which no epsilon covers)"
-
-    @property
-    def who(self) -> str:
-        """Who did it, by name."""
-        return named(self.person, self.by)
 
 
 @dataclass(frozen=True)
