@@ -21,7 +21,7 @@ from cloister import errors
 from cloister.privacy.ledger import records
 from cloister.privacy.ledger.accounts import Account
 from cloister.privacy.ledger.books import REFUSAL, LedgerState
-from cloister.privacy.ledger.budgets import admit_request, binding_budgets
+from cloister.privacy.ledger.budgets import Budgets
 from cloister.privacy.ledger.composition import REFUSALS, Compose, basic_composition
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, check_chain, read_chain
 from cloister.privacy.ledger.leases import Held
@@ -288,7 +288,7 @@ def _require_time(entry: Entry, before: str) -> None:
 def _require_room(books: LedgerState, compose: Compose, entry: Entry) -> None:
     request = _request(entry)
     if request:
-        admit_request(books, request, entry.time, compose)
+        Budgets(books, request.dataset, request.unit, entry.time, compose).admit(request)
 
 
 def _require_counted(books: LedgerState, entry: Entry) -> None:
@@ -334,7 +334,7 @@ def refusal_of(
     Of the longest of the windows of the budgets that hold at a time.
     """
     owner = release.request.dataset, release.request.unit
-    periods = (budget.period for budget in binding_budgets(books, *owner, time))
+    periods = (budget.period for budget in Budgets(books, *owner, time).binding())
     windows = [
         sum(part.number for key, part in books.sums_of(*owner, window) if key.standing in REFUSALS)
         for window in (period.window(release.reserved_at) for period in periods)

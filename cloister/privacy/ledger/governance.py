@@ -14,7 +14,7 @@ from cloister.errors import InputError
 from cloister.privacy.exact import ratio
 from cloister.privacy.ledger import house, records
 from cloister.privacy.ledger.books import ALLOWED, DECLINED, LOOKED, REFUSAL
-from cloister.privacy.ledger.budgets import tightest
+from cloister.privacy.ledger.budgets import Budgets
 from cloister.privacy.ledger.checks import export_lines, find_release, refusal_of
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Anchor, Entry, read_chain
 from cloister.privacy.ledger.ledger import Ledger
@@ -85,8 +85,8 @@ def decline(ledger: Ledger, request: records.ReservationRequest, by: str, purpos
     with ledger.writing() as transaction:
         owner = request.dataset, request.unit
         if owner in transaction.books.grants:
-            books, time, blocks = transaction.books, transaction.time, request.blocks
-            price["left"] = ratio(tightest(books, *owner, time, ledger.compose, blocks).left)
+            budgets = Budgets(transaction.books, *owner, transaction.time, ledger.compose)
+            price["left"] = ratio(budgets.tightest(request.blocks).left)
         body = subject | price | {"by": records.require_text("by", by), "reason": purpose}
         return transaction.write(DECLINED, body)
 

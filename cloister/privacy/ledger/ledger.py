@@ -15,7 +15,7 @@ from cloister.privacy.exact import Amount, ratio
 from cloister.privacy.ledger import checks, leases, records
 from cloister.privacy.ledger.accounts import Account, BudgetGrant, Opening
 from cloister.privacy.ledger.books import DELIVERED, RUN, SEALED, SIGNED, LedgerState
-from cloister.privacy.ledger.budgets import BudgetStatus, admit_request, statuses, tightest
+from cloister.privacy.ledger.budgets import Budgets, BudgetStatus
 from cloister.privacy.ledger.checkpoints import (
     INTERVAL,
     CheckpointFile,
@@ -86,8 +86,8 @@ class Ledger:
         }
         with self.writing() as transaction:
             proposal = transaction.grant(budget, signature)
-            now = transaction.time
-            return proposal or tightest(transaction.books, dataset, unit, now, self.compose)
+            books, now = transaction.books, transaction.time
+            return proposal or Budgets(books, dataset, unit, now, self.compose).tightest()
 
     def open_account(self, account: Account, by: str, reason: str) -> Account:
         """Register a data set, or further places of one; each place is of one account.
@@ -154,7 +154,8 @@ class Ledger:
                 account = transaction.open(opening.account, declared)
                 if (account.name, account.unit) not in transaction.books.grants:
                     transaction.grant(opening.budget, declared)
-            composed = admit_request(transaction.books, request, transaction.time, self.compose)
+            owner, now = (request.dataset, request.unit), transaction.time
+            composed = Budgets(transaction.books, *owner, now, self.compose).admit(request)
             signature = {"by": by, "reason": purpose, "evidence": {}, "composed": ratio(composed)}
             transaction.write(records.State.RESERVED.value, request.body | signature)
             return records.Reservation(transaction.books.releases[request.release], resumed=False)
@@ -292,7 +293,7 @@ class Ledger:
         Errors: ``BudgetExceeded`` if none was granted.
         """
         books, now = self._books()
-        return tightest(books, dataset, unit, now, self.compose, blocks)
+        return Budgets(books, dataset, unit, now, self.compose).tightest(blocks)
 
     def budgets(self) -> list[BudgetStatus]:
         """All budgets, now; of growing data those of the blocks that were read."""
@@ -300,7 +301,7 @@ class Ledger:
         return [
             status
             for owner in books.grants
-            for status in statuses(books, *owner, now, self.compose)
+            for status in Budgets(books, *owner, now, self.compose).statuses()
         ]
 
     def books(self) -> LedgerState:
