@@ -31,7 +31,7 @@ def change_person(
     """
     with ledger.writing() as transaction:
         person = change(transaction.books.house.people.get(name, house.Person(name)))
-        return transaction.govern(house.PERSON, person.body | _signature(by, reason))
+        return transaction.govern(house.PERSON, person.body | records.signed(by, reason))
 
 
 def change_rules(
@@ -48,7 +48,7 @@ def change_rules(
             raise InputError(f"there is no account '{account}'; see cloister dataset list")
         rules = change(books.house.rules_of(account))
         return transaction.govern(
-            house.RULES, {"account": account} | rules.body | _signature(by, reason)
+            house.RULES, {"account": account} | rules.body | records.signed(by, reason)
         )
 
 
@@ -58,7 +58,7 @@ def confirm(ledger: Ledger, proposal: int, by: str, reason: str) -> Entry:
     Errors: ``InputError`` if there is no such proposal; ``NotPermitted`` for who proposed it.
     """
     with ledger.writing() as transaction:
-        return transaction.confirm(proposal, _signature(by, reason))
+        return transaction.confirm(proposal, records.signed(by, reason))
 
 
 def refuse(ledger: Ledger, release: str, by: str) -> records.Release:
@@ -101,7 +101,7 @@ def allow_run(ledger: Ledger, account: str, by: str, reason: str) -> Entry:
         units = {release.request.unit for release in books.releases.values()}
         if not any(books.forfeited(account, unit) for unit in units):
             raise InputError(f"Nothing keeps account '{account}' from its next run.")
-        return transaction.write(ALLOWED, {"account": account} | _signature(by, reason))
+        return transaction.write(ALLOWED, {"account": account} | records.signed(by, reason))
 
 
 def record_look(ledger: Ledger, release: str, by: str, reason: str) -> Entry:
@@ -116,14 +116,14 @@ def record_look(ledger: Ledger, release: str, by: str, reason: str) -> Entry:
                 f"Release {release} is {candidate.state.words}: only a candidate is attacked by "
                 "its data, before it is decided."
             )
-        return transaction.write(LOOKED, {"release": release} | _signature(by, reason))
+        return transaction.write(LOOKED, {"release": release} | records.signed(by, reason))
 
 
 def trust(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
     """Trust the key of another home of the house; doing it again changes nothing."""
     with ledger.writing() as transaction:
         if key not in transaction.books.house.trusted:
-            body = {"key": key.raw.hex()} | _signature(by, reason)
+            body = {"key": key.raw.hex()} | records.signed(by, reason)
             transaction.write(TRUSTED, body)
 
 
@@ -137,7 +137,7 @@ def record_deletions(
     with ledger.writing() as transaction:
         for release, body in deletions.items():
             find_release(transaction.books, release)
-            signed = {"release": release, **body, **_signature(by, reason)}
+            signed = {"release": release, **body, **records.signed(by, reason)}
             transaction.write(house.DELETED, signed)
 
 
@@ -152,12 +152,8 @@ def revoke(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
                 "the house's own key signs this: change it first, with cloister keys rotate"
             )
         if key.raw.hex() not in transaction.books.house.revoked:
-            body = {"key": key.raw.hex()} | _signature(by, reason)
+            body = {"key": key.raw.hex()} | records.signed(by, reason)
             transaction.write(REVOKED, body)
-
-
-def _signature(by: str, reason: str) -> dict[str, str]:
-    return {"by": records.require_text("by", by), "reason": records.require_text("reason", reason)}
 
 
 def restore(address: str | Path, export: Path) -> Anchor:

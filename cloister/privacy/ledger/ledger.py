@@ -80,10 +80,7 @@ class Ledger:
         amounts, periods or names that cannot be used.
         """
         budget = BudgetGrant.of(dataset, unit, epsilon, delta, period)
-        signature = {
-            "by": records.require_text("by", by),
-            "reason": records.require_text("reason", reason),
-        }
+        signature = records.signed(by, reason)
         with self.writing() as transaction:
             proposal = transaction.grant(budget, signature)
             books, now = transaction.books, transaction.time
@@ -95,10 +92,7 @@ class Ledger:
         Errors: ``InputError`` if the account is of another unit or relation, or a place is
         registered to another.
         """
-        signature = {
-            "by": records.require_text("by", by),
-            "reason": records.require_text("reason", reason),
-        }
+        signature = records.signed(by, reason)
         with self.writing() as transaction:
             return transaction.open(account, signature)
 
@@ -107,10 +101,7 @@ class Ledger:
 
         Errors: ``InputError`` as of :meth:`open_account`, or if it is read so already.
         """
-        signature = {
-            "by": records.require_text("by", by),
-            "reason": records.require_text("reason", reason),
-        }
+        signature = records.signed(by, reason)
         with self.writing() as transaction:
             return transaction.reread(account, signature)
 
@@ -251,13 +242,9 @@ class Ledger:
     def sign(self, release: str, by: str, signature: str) -> records.Release:
         """Record the digest of a signature, which shows that it is older than later entries."""
         with self.writing() as transaction:
-            body = {
-                "release": release,
-                "by": records.require_text("by", by),
-                "signature": signature,
-            }
+            signer = {"release": release, "by": records.require_text("by", by)}
             checks.find_release(transaction.books, release)
-            transaction.write(SIGNED, body)
+            transaction.write(SIGNED, signer | {"signature": signature})
             return transaction.books.releases[release]
 
     def advance(
@@ -274,10 +261,7 @@ class Ledger:
 
         Errors: ``InputError`` if there is no such release, or its state does not allow the move.
         """
-        signature = {
-            "by": records.require_text("by", by),
-            "reason": records.require_text("reason", reason),
-        }
+        signature = records.signed(by, reason)
         if to is records.State.SPENT:
             raise InputError("A release is spent by its run, with a journal: start the run again.")
         with self.writing() as transaction:

@@ -147,6 +147,11 @@ def require_text(name: str, text: str) -> str:
     return text
 
 
+def signed(by: str, reason: str) -> dict[str, str]:
+    """Who writes an entry, and why, as its body holds them; errors as of `require_text`."""
+    return {"by": require_text("by", by), "reason": require_text("reason", reason)}
+
+
 def identifier(name: str, text: str) -> str:
     """``text``, if it is 1 to 128 letters, digits, dots, dashes, colons or underscores.
 

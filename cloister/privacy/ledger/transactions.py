@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -173,5 +173,4 @@ class Transaction:
 
 def marked(release: str, by: str, mark: Mark) -> dict[str, Any]:
     """The body of an entry on a place in a journal."""
-    position = {"position": mark.position, "digest": mark.digest, "nonce": mark.nonce}
-    return {"release": release, "by": require_text("by", by), **position}
+    return {"release": release, "by": require_text("by", by), **asdict(mark)}
