@@ -19,7 +19,7 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -54,6 +54,11 @@ class Row:
     previous: str
     hash: str
     line: str
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self:
+        """The row of an entry."""
+        return cls(entry.seq, entry.slot, entry.previous, entry.hash, entry.line)
 
 
 @dataclass(frozen=True)
@@ -145,13 +150,7 @@ class Store:
 
     def append(self, connection: Connection, entry: Entry) -> None:
         """Add one entry, inside a writing transaction."""
-        values = {
-            "seq": entry.seq,
-            "slot": entry.slot,
-            "previous": entry.previous,
-            "hash": entry.hash,
-        }
-        connection.execute(_INSERT, values | {"line": entry.line})
+        connection.execute(_INSERT, asdict(Row.of(entry)))
 
     def damages(self) -> list[str]:
         """Problems of the database itself: table and guards, pages and indexes."""
