@@ -143,7 +143,7 @@ def _trust_of(last: signing.Trust, house: House) -> signing.Trust:
     """What the ledger says of keys, in the form of a trust statement after the last one."""
     people = {
         name: tuple(
-            tuple(map(_key, person.keys))
+            tuple(map(signing.PublicKey.from_hex, person.keys))
             for person in house.people.values()
             if name in person.roles and person.keys
         )
@@ -152,15 +152,11 @@ def _trust_of(last: signing.Trust, house: House) -> signing.Trust:
     roles = tuple(signing.Role(name, keys) for name, keys in people.items() if keys)
     known = {(revocation.key, revocation.seq) for revocation in last.revoked}
     revoked = [
-        signing.Revocation(_key(key).id, anchor.seq, anchor.hash)
+        signing.Revocation(key.id, anchor.seq, anchor.hash)
         for key, anchor in house.revoked.items()
-        if (_key(key).id, anchor.seq) not in known
+        if (key.id, anchor.seq) not in known
     ]
     return replace(last, roles=roles, revoked=(*last.revoked, *revoked))
-
-
-def _key(text: str) -> signing.PublicKey:
-    return signing.PublicKey(bytes.fromhex(text))
 
 
 def signing_findings(home: Home) -> Iterator[str]:

@@ -206,7 +206,7 @@ class LedgerState:
         """The slot of an entry, if it is the next: no two of one slot can be written."""
         names = {**body, "kind": kind, "seq": seq}
         if kind in (TRUSTED, REVOKED):
-            names["key"] = PublicKey(bytes.fromhex(body["key"])).id
+            names["key"] = PublicKey.from_hex(body["key"]).id
         if kind == State.RESERVED:
             names["number"] = len(self.runs.get(body["spend_id"], []))
         if kind in _COUNTED:

@@ -244,7 +244,7 @@ def signed_body(unsigned: Entry, signer: Signer) -> dict[str, Any]:
         StorageError: the private half of the key cannot be reached.
     """
     signature = signer.sign(_message(unsigned))
-    signed = {"key": signer.key.raw.hex(), "signature": signature.hex()}
+    signed = {"key": signer.key.hex, "signature": signature.hex()}
     return {**unsigned.body, _SIGNED: signed}
 
 
@@ -253,7 +253,7 @@ def signature_findings(entries: Sequence[Entry], keys: Iterable[PublicKey]) -> l
 
     Entries before the first signed one are of versions before 0.3.
     """
-    known = {key.raw.hex() for key in keys}
+    known = {key.hex for key in keys}
     trusted = known | _trusted(entries, known)
     revoked = _revoked(entries, trusted)
     findings, unknown = [], dict[str, list[int]]()
@@ -275,12 +275,12 @@ def signature_findings(entries: Sequence[Entry], keys: Iterable[PublicKey]) -> l
 def revocations(entries: Iterable[Entry]) -> dict[str, int]:
     """The number of the entry that revoked each revoked key, by the key's id."""
     revoked = [entry for entry in entries if entry.kind == REVOKED]
-    return {PublicKey(bytes.fromhex(entry.body["key"])).id: entry.seq for entry in revoked}
+    return {PublicKey.from_hex(entry.body["key"]).id: entry.seq for entry in revoked}
 
 
 def signed_by(entries: Iterable[Entry], key: PublicKey) -> int:
     """How many of some entries a key signed."""
-    return sum(_signer(entry) == key.raw.hex() for entry in entries)
+    return sum(_signer(entry) == key.hex for entry in entries)
 
 
 def _trusted(entries: Sequence[Entry], known: set[str]) -> set[str]:
@@ -309,12 +309,12 @@ def _signer(entry: Entry) -> str | None:
     if not isinstance(signed, Mapping) or signed.keys() != {"key", "signature"}:
         return None
     try:
-        key = PublicKey(bytes.fromhex(signed["key"]))
+        key = PublicKey.from_hex(signed["key"])
         signature = bytes.fromhex(signed["signature"])
     except (InputError, ValueError, TypeError):
         return None
     body = {name: value for name, value in entry.body.items() if name != _SIGNED}
-    return key.raw.hex() if key.verify(signature, _message(replace(entry, body=body))) else None
+    return key.hex if key.verify(signature, _message(replace(entry, body=body))) else None
 
 
 def _message(entry: Entry) -> bytes:
@@ -327,6 +327,6 @@ def _of_unknown_key(key: str, numbers: Sequence[int]) -> Finding:
     return Finding(
         numbers[0],
         f"{number} from here on {'is' if len(numbers) == 1 else 'are'} signed by the key "
-        f"{PublicKey(bytes.fromhex(key)).id[:16]}, which the house does not trust: forged, or of "
+        f"{PublicKey.from_hex(key).id[:16]}, which the house does not trust: forged, or of "
         "another home of yours, whose public key is trusted by cloister keys trust FILE",
     )

@@ -123,7 +123,7 @@ def trust(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
     """Trust the key of another home of the house; doing it again changes nothing."""
     with ledger.writing() as transaction:
         if key not in transaction.books.house.trusted:
-            body = {"key": key.raw.hex()} | records.signed(by, reason)
+            body = {"key": key.hex} | records.signed(by, reason)
             transaction.write(TRUSTED, body)
 
 
@@ -151,8 +151,8 @@ def revoke(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
             raise InputError(
                 "the house's own key signs this: change it first, with cloister keys rotate"
             )
-        if key.raw.hex() not in transaction.books.house.revoked:
-            body = {"key": key.raw.hex()} | records.signed(by, reason)
+        if key not in transaction.books.house.revoked:
+            body = {"key": key.hex} | records.signed(by, reason)
             transaction.write(REVOKED, body)
 
 

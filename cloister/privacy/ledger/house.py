@@ -151,7 +151,7 @@ class Person:
             if require_text("identity", identity) != identity_of(identity):
                 raise InputError(f"'{identity}' acts for somebody: give who acts alone.")
         for key in self.keys:
-            PublicKey(bytes.fromhex(key))
+            PublicKey.from_hex(key)
 
     @property
     def body(self) -> dict[str, Any]:
@@ -233,14 +233,14 @@ class Proposal:
 class House:
     """People by name, rules by account, proposals by the number of their entry; keys of the house.
 
-    Those that are trusted, and by what entry others, in hexadecimal, were revoked. ``issued`` holds
+    Those that are trusted, and by what entry others were revoked. ``issued`` holds
     until when a token is valid, by the number of the entry that issued it.
     """
 
     people: dict[str, Person] = field(default_factory=dict)
     rules: dict[str, Rules] = field(default_factory=dict)
     trusted: set[PublicKey] = field(default_factory=set)
-    revoked: dict[str, Anchor] = field(default_factory=dict)
+    revoked: dict[PublicKey, Anchor] = field(default_factory=dict)
     proposals: dict[int, Proposal] = field(default_factory=dict)
     issued: dict[int, str] = field(default_factory=dict)
 
@@ -252,9 +252,7 @@ class House:
     @property
     def revocations(self) -> dict[str, int]:
         """The number of the entry that revoked each revoked key, by the key's id."""
-        return {
-            PublicKey(bytes.fromhex(key)).id: anchor.seq for key, anchor in self.revoked.items()
-        }
+        return {key.id: anchor.seq for key, anchor in self.revoked.items()}
 
     def rules_of(self, account: str) -> Rules:
         """The rules of an account, else those of every account."""
@@ -325,11 +323,11 @@ class House:
 
     def trust(self, entry: Entry) -> None:
         """Post a key that is trusted."""
-        self.trusted.add(PublicKey(bytes.fromhex(entry.body["key"])))
+        self.trusted.add(PublicKey.from_hex(entry.body["key"]))
 
     def revoke(self, entry: Entry) -> None:
         """Post that a key was revoked."""
-        self.revoked[PublicKey(bytes.fromhex(entry.body["key"])).raw.hex()] = entry.anchor
+        self.revoked[PublicKey.from_hex(entry.body["key"])] = entry.anchor
 
     def propose(self, entry: Entry) -> None:
         """Post what another officer has yet to confirm."""
@@ -370,6 +368,6 @@ def key_id(key: str) -> str:
     Of a text that is no key, as a forger may have written, return its own start.
     """
     try:
-        return PublicKey(bytes.fromhex(key)).id[:16]
+        return PublicKey.from_hex(key).id[:16]
     except (ValueError, TypeError, InputError):
         return str(key)[:16]

@@ -48,6 +48,7 @@ from cloister.privacy.ledger.house import (
     match_roles,
 )
 from cloister.privacy.ledger.records import Release, State
+from cloister.privacy.signing import PublicKey
 
 SECONDED = (GRANTED, PERSON, RULES)
 """Kinds of entries that another officer confirms, where the rules ask for a second one."""
@@ -203,7 +204,7 @@ def _missing_to_approve(rules: Rules, people: Iterable[Person]) -> str:
 
 def _signs(house: House, person: Person) -> bool:
     """Whether a person has a key to approve by, and it is not revoked."""
-    return bool(person.keys) and person.keys[-1] not in house.revoked
+    return bool(person.keys) and PublicKey.from_hex(person.keys[-1]) not in house.revoked
 
 
 _HOW_TO_SET = "with cloister people set NAME --role ROLE --identity WHO"
@@ -340,7 +341,7 @@ def _require_own_key(house: House, release: Release, entry: Entry) -> None:
             f"{house.key_words(key)} signed, and {person.name} acts, whose key is "
             f"{key_id(person.keys[-1])}: give that one with --sign"
         )
-    if person.keys[-1] in house.revoked:
+    if not _signs(house, person):
         raise _refusal(f"the key of {person.name} is revoked: set another")
 
 

@@ -75,6 +75,16 @@ class PublicKey:
         object.__setattr__(self, "id", hashlib.sha256(self.raw).hexdigest())
 
     @classmethod
+    def from_hex(cls, text: str) -> Self:
+        """The key of a text in hexadecimal. Errors: ``ValueError`` for others, and as of a key."""
+        return cls(bytes.fromhex(text))
+
+    @property
+    def hex(self) -> str:
+        """The key in hexadecimal."""
+        return self.raw.hex()
+
+    @classmethod
     def from_pem(cls, text: bytes, name: str = "the public key") -> Self:
         """The key of a PEM text (``BEGIN PUBLIC KEY``); ``name`` names it in messages.
 
