@@ -11,7 +11,7 @@ from cloister.privacy.ledger.accounts import (
 )
 from cloister.privacy.ledger.budgets import BudgetStatus
 from cloister.privacy.ledger.checks import export_lines, verify_chain, verify_export
-from cloister.privacy.ledger.composition import Charge, Compose, basic_composition
+from cloister.privacy.ledger.composition import Compose, basic_composition
 from cloister.privacy.ledger.entries import (
     Anchor,
     Entry,
@@ -41,7 +41,6 @@ __all__ = [
     "BlockScheme",
     "BudgetGrant",
     "BudgetStatus",
-    "Charge",
     "Compose",
     "Entry",
     "Finding",
