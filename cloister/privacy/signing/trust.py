@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Protocol, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter
 
@@ -49,18 +49,6 @@ _Key = Annotated[
 _Count = Annotated[int, Field(ge=1)]
 _Text = Annotated[str, Field(min_length=1)]
 """How a trust statement holds keys, in hexadecimal, and what numbers and texts it may hold."""
-
-
-class HashedEntry(Protocol):
-    """Number and hash of an entry of the ledger."""
-
-    @property
-    def seq(self) -> int:
-        """The number."""
-
-    @property
-    def hash(self) -> str:
-        """The SHA-256 in hexadecimal."""
 
 
 @dataclass(frozen=True)
@@ -149,14 +137,6 @@ class Trust:
         """The next version, with another key of the house: both must sign it."""
         former = (*self.former, self.house)
         return replace(self, house=key, former=former, version=self.version + 1)
-
-    def with_revoked(self, key: PublicKey, since: HashedEntry) -> Self:
-        """The next version, where a key's signatures count only before an entry of the ledger.
-
-        The key keeps its role, so that older signatures still count.
-        """
-        revoked = (*self.revoked, Revocation(key.id, since.seq, since.hash))
-        return replace(self, revoked=revoked, version=self.version + 1)
 
     def revoked_since(self, key: str) -> Revocation | None:
         """The earliest revocation of a key, by its id."""
