@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from cloister.errors import InputError, StorageError
 from cloister.files import write_whole
+from cloister.privacy.signing.statement import storage_error
 
 _KEY_BYTES = 32
 """Bytes of a public key: y of a point of the curve, and the sign of its x as the highest bit."""
@@ -114,9 +115,7 @@ class PublicKey:
             with path.open("rb") as file:
                 text = file.read(_LONGEST_FILE)
         except OSError as error:
-            raise StorageError(
-                f"{path} cannot be read ({os.strerror(error.errno or 0)}); correct the path"
-            ) from None
+            raise storage_error(path, "read", error, "correct the path") from None
         return cls.from_pem(text, str(path))
 
     @property
@@ -173,10 +172,8 @@ class FileSigner:
                 _make_key(path, passphrase().encode())
             text = _read_private(path)
         except OSError as error:
-            raise StorageError(
-                f"The key {path} cannot be read or made ({os.strerror(error.errno or 0)}); correct "
-                "the path, or restore it from a backup"
-            ) from None
+            remedy = "correct the path, or restore it from a backup"
+            raise storage_error(f"The key {path}", "read or made", error, remedy) from None
         encrypted = b"BEGIN ENCRYPTED PRIVATE KEY" in text
         private = _private_key(text, passphrase().encode() if encrypted else b"")
         if private is None:

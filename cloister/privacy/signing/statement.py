@@ -257,10 +257,11 @@ def _digest(folder: Path, name: str) -> str:
         raise storage_error(path, "read", error) from None
 
 
-def storage_error(path: Path, verb: str, error: OSError) -> StorageError:
+def storage_error(
+    path: Path | str, verb: str, error: OSError, remedy: str = "make room or correct the path"
+) -> StorageError:
     """The message for a path that the system refuses."""
-    reason = os.strerror(error.errno or 0)
-    return StorageError(f"{path} cannot be {verb} ({reason}); make room or correct the path")
+    return StorageError(f"{path} cannot be {verb} ({os.strerror(error.errno or 0)}); {remedy}")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ Source of roles, thresholds and versions: The Update Framework (theupdateframewo
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from cloister.privacy.signing.envelope import (
     signers,
 )
 from cloister.privacy.signing.keys import PublicKey, Signer
-from cloister.privacy.signing.statement import make_statement
+from cloister.privacy.signing.statement import make_statement, storage_error
 
 TRUST_TYPE = "urn:cloister:trust"
 """The type of what a trust statement says."""
@@ -252,9 +251,7 @@ def read_trust(path: Path) -> list[Envelope]:
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
-        raise StorageError(
-            f"{path} cannot be read ({os.strerror(error.errno or 0)}); restore it from a backup"
-        ) from None
+        raise storage_error(path, "read", error, "restore it from a backup") from None
     return [Envelope.parse(line, str(path)) for line in lines]
 
 
