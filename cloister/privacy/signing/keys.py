@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from cloister.errors import InputError, StorageError
 from cloister.files import write_whole
-from cloister.privacy.signing.statement import storage_error
+from cloister.privacy.signing.statement import reaching
 
 _KEY_BYTES = 32
 """Bytes of a public key: y of a point of the curve, and the sign of its x as the highest bit."""
@@ -111,11 +111,8 @@ class PublicKey:
             StorageError: the file cannot be read.
             InputError: it is not such a key.
         """
-        try:
-            with path.open("rb") as file:
-                text = file.read(_LONGEST_FILE)
-        except OSError as error:
-            raise storage_error(path, "read", error, "correct the path") from None
+        with reaching(path, remedy="correct the path"), path.open("rb") as file:
+            text = file.read(_LONGEST_FILE)
         return cls.from_pem(text, str(path))
 
     @property
@@ -167,13 +164,11 @@ class FileSigner:
             StorageError: the file cannot be read or made, is a link, belongs to or is readable by
                 others, is not such a key, or has another passphrase.
         """
-        try:
+        remedy = "correct the path, or restore it from a backup"
+        with reaching(f"The key {path}", "read or made", remedy):
             if make and not path.exists():
                 _make_key(path, passphrase().encode())
             text = _read_private(path)
-        except OSError as error:
-            remedy = "correct the path, or restore it from a backup"
-            raise storage_error(f"The key {path}", "read or made", error, remedy) from None
         encrypted = b"BEGIN ENCRYPTED PRIVATE KEY" in text
         private = _private_key(text, passphrase().encode() if encrypted else b"")
         if private is None:

@@ -28,7 +28,7 @@ from cloister.privacy.signing.envelope import (
     signers,
 )
 from cloister.privacy.signing.keys import PublicKey, Signer
-from cloister.privacy.signing.statement import make_statement, storage_error
+from cloister.privacy.signing.statement import make_statement, reaching
 
 TRUST_TYPE = "urn:cloister:trust"
 """The type of what a trust statement says."""
@@ -248,10 +248,8 @@ def read_trust(path: Path) -> list[Envelope]:
         StorageError: it cannot be read.
         VerificationError: it holds something else.
     """
-    try:
+    with reaching(path, remedy="restore it from a backup"):
         lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise storage_error(path, "read", error, "restore it from a backup") from None
     return [Envelope.parse(line, str(path)) for line in lines]
 
 
