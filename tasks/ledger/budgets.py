@@ -129,15 +129,7 @@ def grant_budget(
         )
     if (doubts := _doubts(granted.get(budget.dataset), budget)) and not confirmed:
         raise InputError(f"{'; '.join(doubts)}; if that is meant, say --yes")
-    return ledger.grant(
-        budget.dataset,
-        budget.unit,
-        budget.epsilon,
-        budget.delta,
-        budget.period.value,
-        by,
-        reason,
-    )
+    return ledger.grant(**asdict(budget), by=by, reason=reason)
 
 
 _UNUSUAL = 10

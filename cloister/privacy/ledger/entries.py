@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import dropwhile
 from typing import Any, Self
@@ -121,16 +121,7 @@ class Entry:
     @cached_property
     def _unhashed(self) -> str:
         """The entry as canonical JSON, without its hash."""
-        return _dump(
-            {
-                "seq": self.seq,
-                "time": self.time,
-                "kind": self.kind,
-                "slot": self.slot,
-                "body": self.body,
-                "previous": self.previous,
-            }
-        )
+        return _dump({name: getattr(self, name) for name in _UNHASHED})
 
     @cached_property
     def digest(self) -> str:
@@ -147,6 +138,9 @@ class Entry:
     def anchor(self) -> Anchor:
         """The part of this entry that a certificate records."""
         return Anchor(self.seq, self.hash)
+
+
+_UNHASHED = [part.name for part in fields(Entry) if part.name != "hash"]
 
 
 @dataclass(frozen=True)
