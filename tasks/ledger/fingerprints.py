@@ -15,6 +15,7 @@ import hmac
 import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from itertools import permutations
 
 from cryptography.exceptions import InvalidTag
@@ -144,13 +145,10 @@ def _opened(sealed: str, key: bytes) -> str | None:
     if name != _name(key):
         return None
     whole = bytes.fromhex(text)
-    try:
-        opened = AESGCM(_derived(key, b"seal")).decrypt(
-            whole[:_NONCE_BYTES], whole[_NONCE_BYTES:], None
-        )
-    except InvalidTag:
-        return None
-    return opened.hex()
+    nonce, encrypted = whole[:_NONCE_BYTES], whole[_NONCE_BYTES:]
+    with suppress(InvalidTag):
+        return AESGCM(_derived(key, b"seal")).decrypt(nonce, encrypted, None).hex()
+    return None
 
 
 def _name(key: bytes) -> str:

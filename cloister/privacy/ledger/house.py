@@ -276,8 +276,7 @@ class House:
 
     def name_of(self, by: str) -> str:
         """The person who acts, by one name for all their identities."""
-        person = self.person_of(by)
-        return person.name if person else identity_of(by)
+        return self.known_as(by) or identity_of(by)
 
     def known_as(self, by: str) -> str:
         """The name of the person who acts; empty where the identity is nobody's."""
