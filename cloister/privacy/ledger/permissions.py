@@ -108,17 +108,16 @@ def _require_decider(books: LedgerState, release: Release, entry: Entry) -> None
 
 def missing_of(books: LedgerState, release: Release) -> str:
     """Who has yet to approve a release, in words."""
-    required = books.house.rules_of(release.request.dataset).approvals
-    return _wanted(_missing(required, map(books.house.person_of, _voices(release))))
+    return _wanted(missing_approvals(books, release))
 
 
 def missing_approvals(
-    books: LedgerState, release: Release, by: str, *, matched: bool = True
+    books: LedgerState, release: Release, *by: str, matched: bool = True
 ) -> dict[str, int]:
-    """How many people of each role have yet to approve a release, once ``by`` does too."""
+    """How many people of each role have yet to approve a release, once those of ``by`` do too."""
     house = books.house
     required = house.rules_of(release.request.dataset).approvals
-    return _missing(required, map(house.person_of, (*_voices(release), by)), matched=matched)
+    return _missing(required, map(house.person_of, (*_voices(release), *by)), matched=matched)
 
 
 def _voices(release: Release) -> list[str]:
@@ -268,15 +267,12 @@ def _require_second(house: House, entry: Entry) -> None:
     body = {key: value for key, value in entry.body.items() if key not in (CONFIRMED, "signed")}
     if proposal is None or (proposal.kind, dict(proposal.body)) != (entry.kind, body):
         raise _refusal(f"entry {confirmed['proposal']} proposes nothing that is to be confirmed")
-    second = house.person_of(confirmed["by"])
-    if house.name_of(confirmed["by"]) == house.name_of(body["by"]):
-        raise _refusal(
-            f"{house.name_of(body['by'])} proposed this, and another officer confirms it"
-        )
-    if house.people and not (second and "officer" in second.roles):
-        raise _refusal(
-            f"{house.name_of(confirmed['by'])} is no officer, and an officer confirms it"
-        )
+    first, second = house.name_of(body["by"]), house.name_of(confirmed["by"])
+    if first == second:
+        raise _refusal(f"{first} proposed this, and another officer confirms it")
+    person = house.person_of(confirmed["by"])
+    if house.people and not (person and "officer" in person.roles):
+        raise _refusal(f"{second} is no officer, and an officer confirms it")
 
 
 def _require_person(house: House, entry: Entry) -> None:
@@ -319,11 +315,9 @@ def _require_purpose(entry: Entry) -> None:
 def _require_other_eyes(house: House, release: Release, by: str) -> None:
     if not house.rules_of(release.request.dataset).four_eyes:
         return
-    ran = {house.name_of(step.by) for step in release.steps if step.state in _RUN}
-    if house.name_of(by) in ran:
-        raise _refusal(
-            f"{house.name_of(by)} ran release {release.id}, and the rules ask for somebody else"
-        )
+    ran, decider = [step.by for step in release.steps if step.state in _RUN], house.name_of(by)
+    if decider in map(house.name_of, ran):
+        raise _refusal(f"{decider} ran release {release.id}, and the rules ask for somebody else")
 
 
 def _require_own_key(house: House, release: Release, entry: Entry) -> None:
