@@ -235,7 +235,8 @@ class LedgerState:
         }
         kinds.get(entry.kind, self._change)(entry)
         self.matched |= MATCHED in entry.body
-        self.house.close_proposal(entry)
+        if CONFIRMED in entry.body:  # it takes the place of its proposal
+            del self.house.proposals[entry.body[CONFIRMED]["proposal"]]
 
     def _open(self, entry: Entry) -> None:
         account = Account.from_body(entry.body)

@@ -202,9 +202,8 @@ class _Walk:
 
     def _link(self, entry: Entry) -> None:
         if entry.seq > self._seq:
-            self.findings += [
-                Finding(seq, "is missing") for seq in _first_few(self._seq, entry.seq)
-            ]
+            first_few = range(self._seq, min(entry.seq, self._seq + 10))
+            self.findings += [Finding(seq, "is missing") for seq in first_few]
         elif self._previous not in (None, entry.previous):
             self.findings.append(
                 Finding(
@@ -216,10 +215,6 @@ class _Walk:
     def _altered(self, problem: str) -> None:
         self.findings.append(Finding(self._seq, problem))
         self._seq, self._previous = self._seq + 1, None
-
-
-def _first_few(start: int, stop: int) -> range:
-    return range(start, min(stop, start + 10))
 
 
 TYPE = "application/vnd.cloister.ledger-entry+json"

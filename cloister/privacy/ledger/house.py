@@ -244,11 +244,6 @@ class House:
     proposals: dict[int, Proposal] = field(default_factory=dict)
     issued: dict[int, str] = field(default_factory=dict)
 
-    def close_proposal(self, entry: Entry) -> None:
-        """A confirmed entry takes the place of its proposal."""
-        if CONFIRMED in entry.body:
-            del self.proposals[entry.body[CONFIRMED]["proposal"]]
-
     @property
     def revocations(self) -> dict[str, int]:
         """The number of the entry that revoked each revoked key, by the key's id."""
