@@ -129,14 +129,12 @@ def update_trust(
         if now == last:
             return last if path.exists() else None
         first = [] if path.exists() else [signing.sign_trust(last, signer)]
-        after = [
-            *first,
-            signing.sign_trust(replace(now, version=last.version + 1), signer, *more_signers),
-        ]
+        newest = replace(now, version=last.version + 1)
+        after = [*first, signing.sign_trust(newest, signer, *more_signers)]
         lines = [json.dumps(json.loads(envelope.text)) + "\n" for envelope in after]
         text = (path.read_text(encoding="ascii") if path.exists() else "") + "".join(lines)
         write_whole(path, lambda part: part.write_text(text, encoding="ascii"))
-        return replace(now, version=last.version + 1)
+        return newest
 
 
 def _trust_of(last: signing.Trust, house: House) -> signing.Trust:
