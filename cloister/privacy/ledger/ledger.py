@@ -161,14 +161,11 @@ class Ledger:
         same journal and data only, so that answers that were lost are never drawn again for free.
         Errors: ``JournalMismatch`` for others; ``InputError`` if its state does not allow it.
         """
-        evidence = {
-            "data": records.identifier("data", data),
-            "journal": records.identifier("journal", journal),
-        }
+        evidence = {"data": data, "journal": journal}
+        sealed = {"fingerprint": fingerprint} if fingerprint else {}
+        for name, text in (evidence | sealed).items():
+            records.identifier(name, text)
         signature = {"by": records.require_text("by", by), "reason": ""}
-        sealed = (
-            {"fingerprint": records.identifier("fingerprint", fingerprint)} if fingerprint else {}
-        )
         with self.writing() as transaction:
             current = checks.find_release(transaction.books, release)
             if current.state is records.State.SPENT:
