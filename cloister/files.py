@@ -41,6 +41,10 @@ def write_whole(path: Path, write: Callable[[Path], object], *, replace: bool = 
         else:
             os.link(part, path)
         sync(path.parent)
+    except OSError as error:
+        if str(error.filename) in (str(None), str(part)):
+            error.filename = str(path)  # the file that is missing
+        raise
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)

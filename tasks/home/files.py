@@ -5,6 +5,7 @@ Steps pass to each other a path and the digest of its content, instead of tables
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -27,6 +28,11 @@ _LONGEST_NAME = 255
 _UNFIT = "?%\"'"
 """What no home may have in its path: ? and % mean something else in a database's URL, quotes end a
 quoted text."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+_LEAST_ROOM = 1 << 16
+"""Bytes below which a disk is full: a database grows by pages of 4,096, and by several at once."""
 
 _PUBLIC_MODE = 0o644
 """Mode of the public files at ``--out``: everybody may read them."""
@@ -232,6 +238,29 @@ def require_room(folder: Path, needed: int) -> None:
         )
 
 
+def causes_of(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that it was raised for, also where it hides them."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def is_of_full_disk(error: BaseException) -> bool:
+    """Whether an error says that a disk or a quota is full, by its number or in the words of it.
+
+    SQLite and tools that report for others have words alone.
+    """
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return True
+    said = str(error.args)  # copies of folders have a list of errors there
+    return any(words in said for words in ("disk is full", *map(os.strerror, _FULL)))
+
+
+def has_no_room(folder: Path) -> bool:
+    """Whether a disk takes no file any more, as where DVC does not say why it failed."""
+    return shutil.disk_usage(folder).free < _LEAST_ROOM
+
+
 def disk_of(folder: Path) -> int:
     """The number of the disk of a folder, or of the nearest above it that exists."""
     return _existing(folder).stat().st_dev
@@ -277,7 +306,8 @@ def copy_whole(folder: Path, out: Path, release: str) -> None:
         sync(out.parent)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
-        reason = os.strerror(error.errno or 0)
+        error.filename = str(out)  # rather than the part, which is gone
+        reason = os.strerror(errno.ENOSPC if is_of_full_disk(error) else error.errno or errno.EIO)
         raise StorageError(
             f"{out} cannot be written ({reason}); make room and run the same command again"
         ) from None

@@ -120,7 +120,8 @@ def _may_pass(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
     lasting = isinstance(
         state.data, errors.InputError | errors.PrivacyError | errors.VerificationError
     )
-    return isinstance(state.data, errors.StorageError) or not lasting
+    passing = isinstance(state.data, errors.StorageError)
+    return (passing or not lasting) and not isinstance(state.data, errors.DiskFull)
 
 
 def report_progress(name: str, function: Callable[_P, _R]) -> Callable[_P, _R]:
