@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from cloister.errors import StorageError
-from cloister.files import remove_abandoned
+from cloister.files import LINKED, is_link, remove_abandoned
 from cloister.privacy.certificate.manifest import STATEMENTS, TRUST_NAME
 from cloister.privacy.ledger import Release
 from cloister.privacy.ledger.house import Deletion
@@ -104,6 +104,8 @@ def kept_findings(
     home, that came after it.
     """
     path = home.release(release) / FILE_NAME
+    places = [path, home.release(release) / PUBLIC, *folders_of(home, release)]
+    yield from (f"{place}: {LINKED}" for place in places if is_link(place))
     try:
         content = path.read_bytes()
     except OSError:
@@ -183,7 +185,7 @@ def _statement_findings(home: Home, release: str) -> Iterator[str]:
         on_keys = path.name == TRUST_NAME
         signed = (home.folder / "signing" if on_keys else folder / PUBLIC) / path.name
         whole = signed.read_bytes() if signed.is_file() else b""
-        there = b"" if path.is_symlink() or not path.is_file() else path.read_bytes()
+        there = b"" if is_link(path) or not path.is_file() else path.read_bytes()
         if not there or not (whole.startswith(there) if on_keys else whole == there):
             yield (
                 f"{path}: is not what was signed; cloister review countersign {release} puts that "

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from cloister.errors import CloisterError, InputError, StorageError, VerificationError
-from cloister.files import database_to_read
+from cloister.files import LINKED, database_to_read
 from cloister.models.storage import saved_spec
 from cloister.privacy.certificate.certificate import (
     PAGE_NAME,
@@ -79,16 +79,14 @@ _OWN_FILES = (
     "ledger.db",
     "signing/house.pem",
     "signing/house.pub",
+    "signing/trust.jsonl",
 )
 
 
 def _link_findings(home: Home) -> Iterator[str]:
     for path in (home.folder / name for name in _OWN_FILES):
         if path.is_symlink():
-            yield (
-                f"{path}: is a link, and what it leads to may be anybody's; move the file itself "
-                "there, once you know that it is the right one"
-            )
+            yield f"{path}: {LINKED}"
 
 
 def home_findings(home: Home) -> Iterator[str]:

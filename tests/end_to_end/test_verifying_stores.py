@@ -227,9 +227,35 @@ def test_a_link_in_place_of_a_file_of_the_home_is_named(home, tmp_path):
         held = path.rename(tmp_path / path.name)
         path.symlink_to(held)
         (finding,) = findings(home)
-        assert finding.startswith(f"{path}: is a link") and "move the file itself there" in finding
+        assert finding.startswith(f"{path}: is a link") and "put a copy of the file" in finding
         path.unlink()
         held.rename(path)
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_a_link_in_place_of_what_vouches_for_a_release_is_named(
+    home, released, tmp_path, link, capsys
+):
+    """The content is the same today, and whoever may write what it leads to changes it."""
+    folder = home.release(released.id)
+    assert run(["review", "approve", released.id, "--reason", "sound"]) == 0
+    statements = sorted((folder / "public").glob("*.dsse.json"))
+    assert len(statements) == 2
+    for path in (folder / "kept.json", folder / "public" / "manifest.json", *statements):
+        held = path.rename(tmp_path / path.name)
+        link(path, held)
+        assert any(each.startswith(f"{path}: is a link") for each in findings(home))
+        assert run(["review", "publish", released.id, "--reason", "sound"]) == 1
+        if path.parent.name == "public":
+            assert run(["verify", str(path.parent)]) == 1
+            assert f"{path.name}: is a link" in "".join(capsys.readouterr().out.split("\n"))
+        path.unlink()
+        held.rename(path)
+    if link is Path.symlink_to:
+        held = (folder / "public").rename(tmp_path / "public")
+        link(folder / "public", held)
+        (finding,) = findings(home)
+        assert finding.startswith(f"{folder / 'public'}: is a link")
 
 
 @pytest.fixture
