@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import hmac
 import json
 import os
 import shutil
@@ -16,10 +17,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from cloister.errors import InputError, StorageError, VerificationError
-from cloister.files import sync, write_whole
+from cloister.files import is_link, sync, write_whole
 from cloister.tasks.home.home import Home, private_folder
 
 _LONGEST_NAME = 255
@@ -28,6 +30,9 @@ _LONGEST_NAME = 255
 _UNFIT = "?%\"'"
 """What no home may have in its path: ? and % mean something else in a database's URL, quotes end a
 quoted text."""
+
+_SEAL = "seal"
+"""The key of a file's keyed digest, beside those that it is of."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -73,6 +78,56 @@ def json_bytes(content: dict[str, Any]) -> bytes:
     """JSON values as files hold them."""
     text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     return text.encode()
+
+
+SEALED = MappingProxyType({"notify": "cloister notify add", "recurring": "cloister deploy"})
+"""Folders of a home whose files are sealed, each with the command that writes them."""
+
+
+def write_sealed(path: Path, content: dict[str, Any], home: Home) -> None:
+    """Write JSON values with a keyed digest of them and of the place, so that a change is found.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    write_json(path, content | {_SEAL: _seal(path, content, home)})
+
+
+def read_sealed(path: Path, home: Home) -> tuple[dict[str, Any], bool]:
+    """Return what ``write_sealed`` wrote, and whether it has a seal: earlier versions wrote none.
+
+    Raises:
+        VerificationError: it was altered, cannot be read, or is a link.
+    """
+    try:
+        content = {} if is_link(path) else json.loads(path.read_bytes())
+        seal = content.pop(_SEAL, None)
+    except (OSError, ValueError, AttributeError, RecursionError):
+        content, seal = {}, None
+    if not content or (seal is not None and seal != _seal(path, content, home)):
+        raise VerificationError(
+            f"{path} was altered; remove it and run {SEALED[path.parent.name]} again"
+        )
+    return content, seal is not None
+
+
+def sealed_findings(home: Home) -> Iterator[str]:
+    """The sealed files of a home that were altered, or have no seal."""
+    for path in sorted(path for name in SEALED for path in (home.folder / name).glob("*.json")):
+        try:
+            if not read_sealed(path, home)[1]:
+                yield (
+                    f"{path}: has no seal, since an earlier version or somebody else wrote it; "
+                    f"look at it, and run {SEALED[path.parent.name]} again"
+                )
+        except VerificationError as error:
+            yield str(error)
+
+
+def _seal(path: Path, content: dict[str, Any], home: Home) -> str:
+    place = path.relative_to(home.folder).as_posix()
+    text = b"sealed " + place.encode() + b"\0" + json_bytes(content)
+    return hmac.new(home.key(), text, hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,13 @@ from cloister.privacy.ledger import (
 )
 from cloister.privacy.signing import PublicKey
 from cloister.tasks.data.tables import write_csv
-from cloister.tasks.home.files import copy_whole, digest_of, exclusive, replace_file
+from cloister.tasks.home.files import (
+    copy_whole,
+    digest_of,
+    exclusive,
+    replace_file,
+    sealed_findings,
+)
 from cloister.tasks.home.home import Home, open_to_others, temporary_files
 from cloister.tasks.ledger.access import anchor_of, existing_ledger, release_of, vouched
 from cloister.tasks.ledger.anchors import Comparison, compare_stores
@@ -98,6 +104,7 @@ def home_findings(home: Home) -> Iterator[str]:
         yield from signing_findings(home)
     for path in sorted(home.folder.glob("*/**/*.db")):
         yield from _database_findings(path)
+    yield from sealed_findings(home)
     yield from frame_findings(home)
     yield from remote_findings(home)
 

@@ -13,15 +13,18 @@ from pathlib import Path
 import pytest
 
 from cloister.flows.cli.app import run
+from cloister.tasks.home.files import sealed_findings
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, release_of
+from cloister.tasks.ledger.notifications import Subscriber, subscribe
 from cloister.tasks.release.verify import verify_records
 
 
 @pytest.fixture(scope="module", autouse=True)
 def late_imports():
-    global SqlAlchemyStore
+    global Registration, ReleaseSchedule, SqlAlchemyStore
     from cloister.tasks.stores.mlflow_database import SqlAlchemyStore
+    from cloister.tasks.stores.prefect_registration import Registration, ReleaseSchedule
 
 
 NOBODY = 65534
@@ -256,6 +259,28 @@ def test_a_link_in_place_of_what_vouches_for_a_release_is_named(
         link(folder / "public", held)
         (finding,) = findings(home)
         assert finding.startswith(f"{folder / 'public'}: is a link")
+
+
+def test_a_change_of_a_registration_or_of_a_subscriber_is_named(home):
+    subscribe(home, Subscriber("mailto:a@example.org", ("candidate",), "", "smtp://127.0.0.1:25"))
+    schedule, due = ReleaseSchedule("0 3 1 * *", "UTC"), "2026-11-01T03:00:00+00:00"
+    Registration("clubs", "id", {"request": {"spec": "s"}}, schedule, "/", "", due).write(home)
+    paths = [path for name in ("notify", "recurring") for path in (home.folder / name).glob("*.j*")]
+    assert findings(home) == [] and len(paths) == 2
+    texts = [path.read_bytes() for path in paths]
+    for path, whole in zip(paths, texts, strict=True):
+        for position in range(len(whole)):
+            path.write_bytes(
+                bytes([*whole[:position], whole[position] ^ 4, *whole[position + 1 :]])
+            )
+            assert any(str(path) in finding for finding in sealed_findings(home)), position
+        unsealed = {name: each for name, each in json.loads(whole).items() if name != "seal"}
+        path.write_text(json.dumps(unsealed))
+        (finding,) = findings(home)
+        assert finding.startswith(f"{path}: has no seal") and "cloister " in finding
+        path.write_bytes(whole)
+    other = paths[1].rename(paths[1].with_stem("another"))
+    assert [finding.startswith(f"{other} was altered") for finding in findings(home)] == [True]
 
 
 @pytest.fixture
