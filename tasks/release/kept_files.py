@@ -48,11 +48,15 @@ def write_kept(home: Home, release: str) -> str:
     return keyed_list_digest(path.read_bytes(), release, home)
 
 
-def keyed_list_digest(content: bytes, release: str, home: Home) -> str:
-    """HMAC-SHA256 of a list under the home's key, in hexadecimal."""
-    return hmac.new(
-        home.key(), b"kept " + release.encode() + b"\0" + content, hashlib.sha256
-    ).hexdigest()
+def keyed_list_digest(content: bytes, release: str, home: Home, kind: bytes = b"kept") -> str:
+    """HMAC-SHA256 of a list, or of another internal file, under the home's key, in hexadecimal."""
+    text = kind + b" " + release.encode() + b"\0" + content
+    return hmac.new(home.key(), text, hashlib.sha256).hexdigest()
+
+
+def keyed_page_digest(content: bytes, release: str, home: Home) -> str:
+    """The digest of a page of attacks that the ledger holds: nobody tries exact figures by it."""
+    return keyed_list_digest(content, release, home, b"attacks")
 
 
 def shortened_list(content: bytes, places: Collection[str]) -> bytes:

@@ -326,7 +326,9 @@ class LedgerState:
         return replace(release, consents=consents, signatures=_signatures(release, entry))
 
     def _looked(self, release: Release, entry: Entry) -> Release:
-        return replace(release, looks=(*release.looks, records.Look(**self.house.act(entry))))
+        page = str(entry.body.get("page", ""))
+        look = records.Look(page, **self.house.act(entry))
+        return replace(release, looks=(*release.looks, look))
 
     def _step(self, entry: Entry) -> records.ReleaseStep:
         digests = entry.body["evidence"].items()

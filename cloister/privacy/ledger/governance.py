@@ -104,8 +104,8 @@ def allow_run(ledger: Ledger, account: str, by: str, reason: str) -> Entry:
         return transaction.write(ALLOWED, {"account": account} | records.signed(by, reason))
 
 
-def record_look(ledger: Ledger, release: str, by: str, reason: str) -> Entry:
-    """Record that somebody is about to attack a candidate by its data.
+def record_look(ledger: Ledger, release: str, by: str, reason: str, page: str = "") -> Entry:
+    """Record that somebody is about to attack a candidate by its data; or the ``page`` of it.
 
     Errors: ``InputError`` if it is no candidate; ``NotPermitted`` if ``by`` may not decide on it.
     """
@@ -116,7 +116,8 @@ def record_look(ledger: Ledger, release: str, by: str, reason: str) -> Entry:
                 f"Release {release} is {candidate.state.words}: only a candidate is attacked by "
                 "its data, before it is decided."
             )
-        return transaction.write(LOOKED, {"release": release} | records.signed(by, reason))
+        body = {"release": release} | records.signed(by, reason) | ({"page": page} if page else {})
+        return transaction.write(LOOKED, body)
 
 
 def trust(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:

@@ -285,11 +285,18 @@ class Consent(Act):
 
 @dataclass(frozen=True)
 class Look(Act):
-    """Somebody attacked the rows of a candidate by its data: a decision after it is a selection."""
+    """Somebody attacked the rows of a candidate by its data: a decision after it is a selection.
+
+    ``page`` is a keyed digest of what it showed, recorded by an entry of its own.
+    """
+
+    page: str = ""
 
     @property
     def words(self) -> str:
         """What happened."""
+        if self.page:
+            return f"recorded what the attack showed (a page of keyed digest {self.page[:16]}...)"
         return "attacked by its data (to approve it then is a selection, which no epsilon covers)"
 
 
