@@ -125,8 +125,8 @@ def sealed_findings(home: Home) -> Iterator[str]:
 
 
 def _seal(path: Path, content: dict[str, Any], home: Home) -> str:
-    place = path.relative_to(home.folder).as_posix()
-    text = b"sealed " + place.encode() + b"\0" + json_bytes(content)
+    name = path.relative_to(home.folder).as_posix()
+    text = b"sealed " + name.encode() + b"\0" + json_bytes(content)
     return hmac.new(home.key(), text, hashlib.sha256).hexdigest()
 
 

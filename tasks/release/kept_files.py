@@ -108,8 +108,8 @@ def kept_findings(
     home, that came after it.
     """
     path = home.release(release) / FILE_NAME
-    places = [path, home.release(release) / PUBLIC, *folders_of(home, release)]
-    yield from (f"{place}: {LINKED}" for place in places if is_link(place))
+    vouching = [path, home.release(release) / PUBLIC, *folders_of(home, release)]
+    yield from (f"{linked}: {LINKED}" for linked in vouching if is_link(linked))
     try:
         content = path.read_bytes()
     except OSError:

@@ -96,11 +96,11 @@ def record_release(
 
 @contextmanager
 def _full_disk_named(
-    place: object, request: ResolvedRequest, release: str, home: Home
+    folder: Path, request: ResolvedRequest, release: str, home: Home
 ) -> Iterator[None]:
     """Say of a full disk what could not be written, what was charged, and how to go on.
 
-    ``place`` is where the block writes, if the error names no file.
+    ``folder`` is where the block writes, if the error names no file.
 
     Raises:
         DiskFull: no room is left.
@@ -114,7 +114,7 @@ def _full_disk_named(
         files = [cause.filename for cause in causes if isinstance(cause, OSError)]
         price = public_context_of(request).price(request.budget)
         raise DiskFull(
-            f"{next(filter(None, files), place)} cannot be written: the disk is full. Release "
+            f"{next(filter(None, files), folder)} cannot be written: the disk is full. Release "
             f"{release} was charged (epsilon {decimal(price.epsilon)}, delta "
             f"{decimal(price.delta)}); make room and run the same command, which finishes it at "
             "no further charge"
