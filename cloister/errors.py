@@ -10,6 +10,7 @@
     │   ├── BudgetExceeded      the ledger refuses: what is left, what was requested
     │   ├── NotPermitted        the ledger refuses: a role, or another person, is needed
     │   └── StorageError        a path cannot be read or written: possibly after the charge
+    │       └── DiskFull        a full disk, for which trying again at once is no remedy
     ├── PrivacyError            a step that cannot be shown private: refused
     │   ├── UnsupportedEvent    no accountant reads the event
     │   ├── UnplannedQuery      a model asked the door for an answer outside its plan
@@ -90,6 +91,10 @@ class BudgetExceeded(InputError):
 
 class StorageError(InputError):
     """A path cannot be read or written."""
+
+
+class DiskFull(StorageError):
+    """A disk is full: the same step fails until somebody makes room."""
 
 
 class PrivacyError(CloisterError):

@@ -41,6 +41,10 @@ def write_whole(path: Path, write: Callable[[Path], object], *, replace: bool = 
         else:
             os.link(part, path)
         sync(path.parent)
+    except OSError as error:
+        if str(error.filename) in (str(None), str(part)):
+            error.filename = str(path)  # the file that is missing
+        raise
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
@@ -63,6 +67,19 @@ def is_read_only(folder: Path) -> bool:
     if not folder.is_dir():
         return False
     return not (folder.stat().st_mode & stat.S_IWUSR and os.access(folder, os.W_OK))
+
+
+def is_link(path: Path) -> bool:
+    """Whether a path is a symbolic link, or a file with further names: hard links."""
+    if path.is_symlink():
+        return True
+    return path.is_file() and path.stat().st_nlink > 1
+
+
+LINKED = (
+    "is a link, symbolic or hard, and what it leads to may be anybody's; put a copy of the file "
+    "there, once you know that it is the right one"
+)
 
 
 def database_to_read(path: Path) -> str:

@@ -19,7 +19,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import PrefectException
 from prefect.flow_engine import run_flow
 
-from cloister.errors import CloisterError, InputError
+from cloister.errors import CloisterError, InputError, VerificationError
 from cloister.flows.cli.console import progress, warn
 from cloister.tasks.home.files import exclusive
 from cloister.tasks.home.home import Home
@@ -28,7 +28,12 @@ from cloister.tasks.home.process import reporting_to
 from cloister.tasks.ledger.notifications import send_due
 from cloister.tasks.release.retention import delete_due
 from cloister.tasks.stores import prefect_deployment
-from cloister.tasks.stores.prefect_registration import Registration, registrations, settings_digest
+from cloister.tasks.stores.prefect_registration import (
+    Registration,
+    altered_registrations,
+    registrations,
+    settings_digest,
+)
 from cloister.tasks.stores.prefect_server import answering, quiet_logs
 
 _INTERVAL = 10.0
@@ -44,13 +49,16 @@ def serve(flow: Flow[..., Any], home: Home) -> None:
 
     Raises:
         InputError: nothing is registered in the home, or another process serves it.
+        VerificationError: all that is registered was altered.
     """
     if not registrations(home):
+        for problem in altered_registrations(home):
+            raise VerificationError(problem)
         raise InputError("no recurring release is registered in this home; see cloister deploy")
     checked, problem = datetime.min.replace(tzinfo=UTC), ""
     with _alone(home), quiet_logs():
         while True:
-            before, problem = problem, ""
+            before, problem = problem, "; ".join(altered_registrations(home))
             try:
                 checked = warn_of_missing(home, checked)
                 serve_due(flow, home)
@@ -78,8 +86,7 @@ def serve_due(flow: Flow[..., Any], home: Home) -> list[str]:
     started none yet. Then delete what is no longer needed.
 
     Raises:
-        CloisterError: the server does not answer, or a registration was altered; or what is due
-            cannot be deleted.
+        CloisterError: the server does not answer, or what is due cannot be deleted.
     """
     known, now = _registered(home), datetime.now(UTC)
     for name in prefect_deployment.mark_crashed(list(known)) if known else ():
@@ -106,7 +113,7 @@ def warn_of_missing(home: Home, checked: datetime) -> datetime:
     The time up to which this was checked; of several times without a run the last is named.
 
     Raises:
-        CloisterError: the server does not answer, or a registration was altered.
+        CloisterError: the server does not answer.
     """
     until = datetime.now(UTC) - _LATE
     for registration in registrations(home):

@@ -12,7 +12,7 @@ import typer
 from cloister.errors import InputError
 from cloister.figures import count_of
 from cloister.flows.cli.comparison import review_attack, show
-from cloister.flows.cli.console import say, show_json, show_table
+from cloister.flows.cli.console import say, show_json, show_table, warn
 from cloister.flows.cli.options import By, Json, Reason, ReleaseId, command_group, example
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.identity import identity
@@ -338,13 +338,16 @@ def approve(
     """
     from cloister.flows.review import move_release
     from cloister.tasks.ledger.access import release_of
-    from cloister.tasks.stores.prefect_registration import is_published_on_approval
+    from cloister.tasks.stores import prefect_registration
 
     home = Home.current()
     now = move_release(home, release, "approved", by, reason, sign, same_data or ())
     account = release_of(home, release).request.dataset
-    if now == "approved" and is_published_on_approval(home, account):
+    if now == "approved" and prefect_registration.is_published_on_approval(home, account):
         now = _publish(home, release, by, reason)
+    elif now == "approved":
+        for problem in prefect_registration.altered_registrations(home):
+            warn(f"{problem}; it publishes nothing: where it should, cloister review publish")
     _say_state(home, release, now, as_json)
 
 

@@ -19,9 +19,9 @@ from cloister.errors import CloisterError, InputError
 from cloister.flows.page.charts import budget_chart
 from cloister.flows.page.visitors import reading_problem
 from cloister.privacy.certificate.certificate import PAGE_NAME
-from cloister.privacy.ledger import BudgetStatus, Release, State, basic_composition
+from cloister.privacy.ledger import BudgetStatus, Release, State
 from cloister.privacy.ledger.books import LedgerState
-from cloister.privacy.ledger.budgets import statuses
+from cloister.privacy.ledger.budgets import Budgets
 from cloister.privacy.ledger.checks import find_release
 from cloister.privacy.ledger.lookups import Follower, declined
 from cloister.privacy.ledger.permissions import looking_problem, missing_of
@@ -169,7 +169,7 @@ class Sheets:
             entry = find_release(books, release)
             missing = missing_of(books, entry) if entry.state is State.CANDIDATE else ""
             rules = books.house.rules_of(entry.request.dataset)
-            budgets = statuses(books, *_owner(entry), now, basic_composition, entry.request.blocks)
+            budgets = Budgets(books, *_owner(entry), now).statuses(entry.request.blocks)
         folder, exact = self.home.release(release), not self.looking_problem(by)
         return {
             "release": entry,
@@ -246,7 +246,7 @@ class Sheets:
         end = min(before - 1, size) if before else size
         with ledger.store.reading() as connection:
             read = [
-                ledger.store.find(connection, "seq", number)
+                ledger.store.find(connection, number)
                 for number in range(end, max(0, end - SHEET), -1)
             ]
         with self.books() as (books, _):
@@ -338,11 +338,7 @@ class Sheets:
 
 
 def _budgets(books: LedgerState, now: str) -> list[BudgetStatus]:
-    return [
-        status
-        for owner in books.grants
-        for status in statuses(books, *owner, now, basic_composition)
-    ]
+    return [status for owner in books.grants for status in Budgets(books, *owner, now).statuses()]
 
 
 def _owner(release: Release) -> tuple[str, str]:

@@ -5,8 +5,10 @@ Steps pass to each other a path and the digest of its content, instead of tables
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
+import hmac
 import json
 import os
 import shutil
@@ -15,10 +17,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from cloister.errors import InputError, StorageError, VerificationError
-from cloister.files import sync, write_whole
+from cloister.files import is_link, sync, write_whole
 from cloister.tasks.home.home import Home, private_folder
 
 _LONGEST_NAME = 255
@@ -27,6 +30,14 @@ _LONGEST_NAME = 255
 _UNFIT = "?%\"'"
 """What no home may have in its path: ? and % mean something else in a database's URL, quotes end a
 quoted text."""
+
+_SEAL = "seal"
+"""The key of a file's keyed digest, beside those that it is of."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+_LEAST_ROOM = 1 << 16
+"""Bytes below which a disk is full: a database grows by pages of 4,096, and by several at once."""
 
 _PUBLIC_MODE = 0o644
 """Mode of the public files at ``--out``: everybody may read them."""
@@ -67,6 +78,56 @@ def json_bytes(content: dict[str, Any]) -> bytes:
     """JSON values as files hold them."""
     text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     return text.encode()
+
+
+SEALED = MappingProxyType({"notify": "cloister notify add", "recurring": "cloister deploy"})
+"""Folders of a home whose files are sealed, each with the command that writes them."""
+
+
+def write_sealed(path: Path, content: dict[str, Any], home: Home) -> None:
+    """Write JSON values with a keyed digest of them and of the place, so that a change is found.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    write_json(path, content | {_SEAL: _seal(path, content, home)})
+
+
+def read_sealed(path: Path, home: Home) -> tuple[dict[str, Any], bool]:
+    """Return what ``write_sealed`` wrote, and whether it has a seal: earlier versions wrote none.
+
+    Raises:
+        VerificationError: it was altered, cannot be read, or is a link.
+    """
+    try:
+        content = {} if is_link(path) else json.loads(path.read_bytes())
+        seal = content.pop(_SEAL, None)
+    except (OSError, ValueError, AttributeError, RecursionError):
+        content, seal = {}, None
+    if not content or (seal is not None and seal != _seal(path, content, home)):
+        raise VerificationError(
+            f"{path} was altered; remove it and run {SEALED[path.parent.name]} again"
+        )
+    return content, seal is not None
+
+
+def sealed_findings(home: Home) -> Iterator[str]:
+    """The sealed files of a home that were altered, or have no seal."""
+    for path in sorted(path for name in SEALED for path in (home.folder / name).glob("*.json")):
+        try:
+            if not read_sealed(path, home)[1]:
+                yield (
+                    f"{path}: has no seal, since an earlier version or somebody else wrote it; "
+                    f"look at it, and run {SEALED[path.parent.name]} again"
+                )
+        except VerificationError as error:
+            yield str(error)
+
+
+def _seal(path: Path, content: dict[str, Any], home: Home) -> str:
+    name = path.relative_to(home.folder).as_posix()
+    text = b"sealed " + name.encode() + b"\0" + json_bytes(content)
+    return hmac.new(home.key(), text, hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -232,6 +293,29 @@ def require_room(folder: Path, needed: int) -> None:
         )
 
 
+def causes_of(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that it was raised for, also where it hides them."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def is_of_full_disk(error: BaseException) -> bool:
+    """Whether an error says that a disk or a quota is full, by its number or in the words of it.
+
+    SQLite and tools that report for others have words alone.
+    """
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return True
+    said = str(error.args)  # copies of folders have a list of errors there
+    return any(words in said for words in ("disk is full", *map(os.strerror, _FULL)))
+
+
+def has_no_room(folder: Path) -> bool:
+    """Whether a disk takes no file any more, as where DVC does not say why it failed."""
+    return shutil.disk_usage(folder).free < _LEAST_ROOM
+
+
 def disk_of(folder: Path) -> int:
     """The number of the disk of a folder, or of the nearest above it that exists."""
     return _existing(folder).stat().st_dev
@@ -277,7 +361,8 @@ def copy_whole(folder: Path, out: Path, release: str) -> None:
         sync(out.parent)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
-        reason = os.strerror(error.errno or 0)
+        error.filename = str(out)  # rather than the part, which is gone
+        reason = os.strerror(errno.ENOSPC if is_of_full_disk(error) else error.errno or errno.EIO)
         raise StorageError(
             f"{out} cannot be written ({reason}); make room and run the same command again"
         ) from None

@@ -95,7 +95,7 @@ def _waiting(home: Home, store: AnchorStore) -> Path:
 
 
 def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="ascii").splitlines() if path.exists() else []
+    return path.read_text("ascii", "replace").splitlines() if path.exists() else []
 
 
 def _signed(home: Home, anchor: Anchor) -> str:
@@ -156,6 +156,7 @@ def _compare(
     findings = [*_unlike(store, read, entries, house, whole)]
     waiting = _waiting(home, store)
     newest = max((anchor.seq for _, anchor in read), default=0)
+    findings += _unlike_sent(store, waiting, bool(read), entries, house) if whole and house else []
     sent = [anchor for _, anchor in _readable(_lines(waiting.with_suffix(".sent")))]
     if whole and any(anchor not in [recorded for _, recorded in read] for anchor in sent):
         findings.append(
@@ -167,6 +168,29 @@ def _compare(
     unread = len(lines) - len(read)
     words += f"; {count_of(unread, 'line')} that cannot be read" if unread else ""
     return Comparison(f"{words})", findings)
+
+
+def _unlike_sent(
+    store: AnchorStore,
+    waiting: Path,
+    filled: bool,
+    entries: Sequence[Entry],
+    house: signing.Trust,
+) -> Iterator[str]:
+    """What is wrong with a home's own note of what it sent to a ``filled`` store or has to send."""
+    sent, revoked = waiting.with_suffix(".sent"), revocations(entries)
+    for path in (sent, waiting):
+        ours = [pair for pair in _readable(_lines(path)) if _counts(*pair, house, revoked)]
+        if len(ours) < len(_lines(path)):
+            yield (
+                f"{path}: was altered; compare {store.name} with the ledger and delete it: the "
+                "next entry writes it anew"
+            )
+    if filled and waiting.with_suffix(".lock").exists() and not _lines(sent) + _lines(waiting):
+        yield (
+            f"{sent}: is missing, so that nothing shows what {store.name} lost at its end; the "
+            "next entry writes it anew"
+        )
 
 
 def _readable(lines: Sequence[str]) -> Iterator[tuple[signing.Envelope, Anchor]]:

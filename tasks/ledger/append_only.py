@@ -29,6 +29,9 @@ _BRANCH = "refs/heads/anchors"
 _MOST_TRIES = 5
 """Pushes of a line, between which others have pushed theirs."""
 
+_PEOPLE = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
+"""Who makes a commit, in the variables of Git."""
+
 _SCHEMES = ("git+ssh://", "git+https://", "git+file://")
 """How Git reaches a remote; ``git://`` and ``http://`` do not authenticate the server."""
 
@@ -139,11 +142,7 @@ def _git(folder: str, *words: str) -> subprocess.CompletedProcess[str]:
         for name, text in os.environ.items()
         if not name.startswith("GIT_") or name.startswith(allowed)
     }
-    people = {
-        f"GIT_{who}_{what}": "cloister"
-        for who in ("AUTHOR", "COMMITTER")
-        for what in ("NAME", "EMAIL")
-    }
+    people = dict.fromkeys(_PEOPLE, "cloister")
     quiet = {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     return subprocess.run(  # noqa: S603
         ["git", *words],  # noqa: S607 - that of who runs this

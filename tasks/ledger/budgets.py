@@ -56,11 +56,8 @@ def budgets(home: Home, dataset: str | None) -> list[BudgetStatus]:
         InputError: none was granted to the dataset.
     """
     ledger = existing_ledger(home)
-    statuses = (
-        [status for status in ledger.budgets() if dataset in (None, status.budget.dataset)]
-        if ledger
-        else []
-    )
+    granted = ledger.budgets() if ledger else []
+    statuses = [status for status in granted if dataset in (None, status.budget.dataset)]
     if dataset and not statuses:
         raise InputError(
             f"no budget is granted to dataset '{dataset}'; grant one with cloister budget grant"
@@ -129,15 +126,7 @@ def grant_budget(
         )
     if (doubts := _doubts(granted.get(budget.dataset), budget)) and not confirmed:
         raise InputError(f"{'; '.join(doubts)}; if that is meant, say --yes")
-    return ledger.grant(
-        budget.dataset,
-        budget.unit,
-        budget.epsilon,
-        budget.delta,
-        budget.period.value,
-        by,
-        reason,
-    )
+    return ledger.grant(**asdict(budget), by=by, reason=reason)
 
 
 _UNUSUAL = 10

@@ -15,6 +15,7 @@ import hmac
 import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from itertools import permutations
 
 from cryptography.exceptions import InvalidTag
@@ -41,7 +42,7 @@ def seal_fingerprint(fingerprint: str, key: bytes) -> str:
     """A fingerprint as the ledger holds it: the name of the key, and the encrypted digest."""
     nonce = secrets.token_bytes(_NONCE_BYTES)
     sealed = AESGCM(_derived(key, b"seal")).encrypt(nonce, bytes.fromhex(fingerprint[:_KEPT]), None)
-    return f"{_name(key)}:{(nonce + sealed).hex()}"
+    return f"{key_name(key)}:{(nonce + sealed).hex()}"
 
 
 def equal_data(home: Home) -> dict[str, list[str]]:
@@ -141,19 +142,17 @@ def _sealed(releases: list[Release]) -> Iterator[tuple[str, int, str]]:
 def _opened(sealed: str, key: bytes) -> str | None:
     """The fingerprint; None if it is under another key."""
     name, _, text = sealed.partition(":")
-    if name != _name(key):
+    if name != key_name(key):
         return None
     whole = bytes.fromhex(text)
-    try:
-        opened = AESGCM(_derived(key, b"seal")).decrypt(
-            whole[:_NONCE_BYTES], whole[_NONCE_BYTES:], None
-        )
-    except InvalidTag:
-        return None
-    return opened.hex()
+    nonce, encrypted = whole[:_NONCE_BYTES], whole[_NONCE_BYTES:]
+    with suppress(InvalidTag):
+        return AESGCM(_derived(key, b"seal")).decrypt(nonce, encrypted, None).hex()
+    return None
 
 
-def _name(key: bytes) -> str:
+def key_name(key: bytes) -> str:
+    """Return what a sealed fingerprint calls its key."""
     return _derived(key, b"name").hex()[:16]
 
 

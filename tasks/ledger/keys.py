@@ -129,21 +129,19 @@ def update_trust(
         if now == last:
             return last if path.exists() else None
         first = [] if path.exists() else [signing.sign_trust(last, signer)]
-        after = [
-            *first,
-            signing.sign_trust(replace(now, version=last.version + 1), signer, *more_signers),
-        ]
+        newest = replace(now, version=last.version + 1)
+        after = [*first, signing.sign_trust(newest, signer, *more_signers)]
         lines = [json.dumps(json.loads(envelope.text)) + "\n" for envelope in after]
         text = (path.read_text(encoding="ascii") if path.exists() else "") + "".join(lines)
         write_whole(path, lambda part: part.write_text(text, encoding="ascii"))
-        return replace(now, version=last.version + 1)
+        return newest
 
 
 def _trust_of(last: signing.Trust, house: House) -> signing.Trust:
     """What the ledger says of keys, in the form of a trust statement after the last one."""
     people = {
         name: tuple(
-            tuple(map(_key, person.keys))
+            tuple(map(signing.PublicKey.from_hex, person.keys))
             for person in house.people.values()
             if name in person.roles and person.keys
         )
@@ -152,15 +150,11 @@ def _trust_of(last: signing.Trust, house: House) -> signing.Trust:
     roles = tuple(signing.Role(name, keys) for name, keys in people.items() if keys)
     known = {(revocation.key, revocation.seq) for revocation in last.revoked}
     revoked = [
-        signing.Revocation(_key(key).id, anchor.seq, anchor.hash)
+        signing.Revocation(key.id, anchor.seq, anchor.hash)
         for key, anchor in house.revoked.items()
-        if (_key(key).id, anchor.seq) not in known
+        if (key.id, anchor.seq) not in known
     ]
     return replace(last, roles=roles, revoked=(*last.revoked, *revoked))
-
-
-def _key(text: str) -> signing.PublicKey:
-    return signing.PublicKey(bytes.fromhex(text))
 
 
 def signing_findings(home: Home) -> Iterator[str]:

@@ -26,7 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 from cloister.errors import CloisterError, InputError, StorageError
 from cloister.figures import count_of
 from cloister.privacy.ledger.outbox import EVENTS, ReleaseEvent, events_after
-from cloister.tasks.home.files import exclusive, replace_file
+from cloister.tasks.home.files import exclusive, read_sealed, replace_file, write_sealed
 from cloister.tasks.home.home import Home, private_folder
 from cloister.tasks.ledger import channels
 from cloister.tasks.ledger.access import existing_ledger
@@ -120,8 +120,10 @@ def unsubscribe(home: Home, address: str) -> None:
         InputError: there is no subscriber of this address.
     """
     with _alone(home):
-        find_subscriber(home, address)
-        _path(home, address).unlink()
+        try:
+            _path(home, address).unlink()
+        except FileNotFoundError:
+            raise _unknown(address) from None
 
 
 def find_subscriber(home: Home, address: str) -> Subscriber:
@@ -129,20 +131,21 @@ def find_subscriber(home: Home, address: str) -> Subscriber:
 
     Raises:
         InputError: there is none.
+        StorageError, VerificationError: the file cannot be read, or was altered.
     """
-    for subscriber in subscribers(home):
-        if subscriber.address == address:
-            return subscriber
-    raise InputError(f"nobody is told at {address}; see cloister notify list")
+    path = _path(home, address)
+    if not path.exists():
+        raise _unknown(address)
+    return _read(path, home)
 
 
 def subscribers(home: Home) -> list[Subscriber]:
     """All subscribers.
 
     Raises:
-        StorageError: a file cannot be read.
+        StorageError, VerificationError: a file cannot be read, or was altered.
     """
-    return [_read(path) for path in sorted((home.folder / "notify").glob("*.json"))]
+    return [_read(path, home) for path in _files(home)]
 
 
 def read_secret(path: Path | None, *, webhook: bool) -> str:
@@ -210,8 +213,13 @@ def send_due(home: Home, *, dead: bool = False) -> list[str]:
 
 def _send_all(home: Home, dead: bool) -> Iterator[str]:
     ledger = existing_ledger(home)
-    for subscriber in subscribers(home) if ledger else ():
+    for path in _files(home) if ledger else ():
         assert ledger is not None
+        try:
+            subscriber = _read(path, home)
+        except CloisterError as error:
+            yield f"one subscriber is told nothing: {error}"
+            continue
         events, seen = events_after(ledger, subscriber.seen)
         new = [Waiting(event) for event in events if event.kind in subscriber.events]
         again = [replace(old, tries=0, due=0.0) for old in subscriber.dead] if dead else []
@@ -260,14 +268,23 @@ def _alone(home: Home, otherwise: str = "") -> AbstractContextManager[None]:
     return exclusive(folder / "lock", otherwise)
 
 
+def _unknown(address: str) -> InputError:
+    return InputError(f"nobody is told at {address}; see cloister notify list")
+
+
+def _files(home: Home) -> list[Path]:
+    return sorted((home.folder / "notify").glob("*.json"))
+
+
 def _path(home: Home, address: str) -> Path:
     return home.folder / "notify" / f"{hashlib.sha256(address.encode()).hexdigest()[:16]}.json"
 
 
-def _read(path: Path) -> Subscriber:
+def _read(path: Path, home: Home) -> Subscriber:
+    content, _ = read_sealed(path, home)
     try:
-        return _FORM.validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
+        return _FORM.validate_python(content)
+    except ValidationError as error:
         raise StorageError(
             f"{path} cannot be read ({type(error).__name__}); remove it, and cloister notify add "
             "again"
@@ -275,5 +292,5 @@ def _read(path: Path) -> Subscriber:
 
 
 def _write(home: Home, subscriber: Subscriber) -> None:
-    text = _FORM.dump_json(subscriber, indent=1)
-    replace_file(_path(home, subscriber.address), lambda part: part.write_bytes(text))
+    content = _FORM.dump_python(subscriber, mode="json")
+    write_sealed(_path(home, subscriber.address), content, home)

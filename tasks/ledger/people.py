@@ -60,7 +60,7 @@ def set_roles(
         InputError: there is no such role, or an identity is of another person.
         NotPermitted: ``by`` may not, or no officer would be left.
     """
-    added = [PublicKey.read(key).raw.hex()] if key else []
+    added = [PublicKey.read(key).hex] if key else []
 
     def change(person: Person) -> Person:
         known = tuple(dict.fromkeys((*person.identities, *identities)))

@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from cloister.errors import CloisterError, StorageError, VerificationError
+from cloister.files import is_link
 from cloister.models.storage import ARRAYS_NAME, model_digest
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, read_certificate
 from cloister.privacy.certificate.manifest import (
@@ -21,7 +22,13 @@ from cloister.privacy.ledger.house import is_deleted
 from cloister.privacy.ledger.lookups import holds
 from cloister.tasks.home.files import abandoned_frames, digest_of
 from cloister.tasks.home.home import Home
-from cloister.tasks.release.kept_files import ATTACKS_NAME, deletion_findings, kept_findings, logged
+from cloister.tasks.release.kept_files import (
+    ATTACKS_NAME,
+    deletion_findings,
+    kept_findings,
+    keyed_page_digest,
+    logged,
+)
 from cloister.tasks.release.signing import statement_findings
 from cloister.tasks.stores.kept_records import object_findings, tracking_findings
 
@@ -47,6 +54,23 @@ def release_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[s
         unsealed = [page.relative_to(home.folder).as_posix()] if release.looks else []
         kept = manifest.lineage.kept
         yield from kept_findings(home, release.id, kept, release.deletions, unsealed)
+        yield from _page_findings(page, release, home)
+
+
+def _page_findings(page: Path, release: Release, home: Home) -> Iterator[str]:
+    """A page of attacks other than the last one that the ledger recorded."""
+    shown = [look.page for look in release.looks if look.page]
+    deleted = any("measures" in deletion.kinds for deletion in release.deletions)
+    if page.is_file() and not is_link(page):
+        altered = keyed_page_digest(page.read_bytes(), release.id, home) not in shown[-1:]
+    else:
+        altered = bool(shown) and not deleted
+    if altered and release.looks:
+        yield (
+            f"{page}: is not the page of attacks that the ledger recorded; restore it from a "
+            "backup, or, before the decision, make it anew with cloister review attack "
+            f"{release.id}"
+        )
 
 
 def frame_findings(home: Home) -> Iterator[str]:

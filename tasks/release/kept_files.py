@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from cloister.errors import StorageError
-from cloister.files import remove_abandoned
+from cloister.files import LINKED, is_link, remove_abandoned
 from cloister.privacy.certificate.manifest import STATEMENTS, TRUST_NAME
 from cloister.privacy.ledger import Release
 from cloister.privacy.ledger.house import Deletion
@@ -48,11 +48,15 @@ def write_kept(home: Home, release: str) -> str:
     return keyed_list_digest(path.read_bytes(), release, home)
 
 
-def keyed_list_digest(content: bytes, release: str, home: Home) -> str:
-    """HMAC-SHA256 of a list under the home's key, in hexadecimal."""
-    return hmac.new(
-        home.key(), b"kept " + release.encode() + b"\0" + content, hashlib.sha256
-    ).hexdigest()
+def keyed_list_digest(content: bytes, release: str, home: Home, kind: bytes = b"kept") -> str:
+    """HMAC-SHA256 of a list, or of another internal file, under the home's key, in hexadecimal."""
+    text = kind + b" " + release.encode() + b"\0" + content
+    return hmac.new(home.key(), text, hashlib.sha256).hexdigest()
+
+
+def keyed_page_digest(content: bytes, release: str, home: Home) -> str:
+    """The digest of a page of attacks that the ledger holds: nobody tries exact figures by it."""
+    return keyed_list_digest(content, release, home, b"attacks")
 
 
 def shortened_list(content: bytes, places: Collection[str]) -> bytes:
@@ -104,6 +108,8 @@ def kept_findings(
     home, that came after it.
     """
     path = home.release(release) / FILE_NAME
+    vouching = [path, home.release(release) / PUBLIC, *folders_of(home, release)]
+    yield from (f"{linked}: {LINKED}" for linked in vouching if is_link(linked))
     try:
         content = path.read_bytes()
     except OSError:
@@ -183,7 +189,7 @@ def _statement_findings(home: Home, release: str) -> Iterator[str]:
         on_keys = path.name == TRUST_NAME
         signed = (home.folder / "signing" if on_keys else folder / PUBLIC) / path.name
         whole = signed.read_bytes() if signed.is_file() else b""
-        there = b"" if path.is_symlink() or not path.is_file() else path.read_bytes()
+        there = b"" if is_link(path) or not path.is_file() else path.read_bytes()
         if not there or not (whole.startswith(there) if on_keys else whole == there):
             yield (
                 f"{path}: is not what was signed; cloister review countersign {release} puts that "

@@ -20,18 +20,26 @@ from typing import Any
 
 from prefect.runtime import flow_run
 
-from cloister.errors import InputError, VerificationError
+from cloister.errors import CloisterError, DiskFull, InputError, VerificationError
 from cloister.figures import count_of
 from cloister.models.storage import model_digest
 from cloister.privacy.certificate import manifest as manifests
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate, read_certificate
 from cloister.privacy.certificate.registry import registry_entry
-from cloister.privacy.exact import decimal_below
+from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import Release, State
 from cloister.privacy.ledger.house import SIGNATURE
 from cloister.schema.sources import stored_files
 from cloister.tasks.data.tables import load_release
-from cloister.tasks.home.files import copy_whole, digest_of, replace_file, write_json
+from cloister.tasks.home.files import (
+    causes_of,
+    copy_whole,
+    digest_of,
+    has_no_room,
+    is_of_full_disk,
+    replace_file,
+    write_json,
+)
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version, reporter
 from cloister.tasks.ledger.access import is_candidate, open_ledger, record_candidate, release_of
@@ -76,11 +84,41 @@ def record_release(
         return request.out_path or done.folder.path
     for name in (manifests.MANIFEST_NAME, manifests.statement_name(State.CANDIDATE)):
         (done.folder.path / name).unlink(missing_ok=True)  # of an attempt: the digest is without
-    run = register_release(request, done, measured, home)
+    with _full_disk_named(home.artifacts.parent, request, done.release, home):
+        run = register_release(request, done, measured, home)
     reporter().advance("record", 1, 3)
-    recorded = Recorded(run, version_release(request, done, home))
+    with _full_disk_named(home.versions, request, done.release, home):
+        recorded = Recorded(run, version_release(request, done, home))
     reporter().advance("record", 2, 3)
-    return publish_release(request, done, recorded, home)
+    with _full_disk_named(done.folder.path, request, done.release, home):
+        return publish_release(request, done, recorded, home)
+
+
+@contextmanager
+def _full_disk_named(
+    folder: Path, request: ResolvedRequest, release: str, home: Home
+) -> Iterator[None]:
+    """Say of a full disk what could not be written, what was charged, and how to go on.
+
+    ``folder`` is where the block writes, if the error names no file.
+
+    Raises:
+        DiskFull: no room is left.
+    """
+    try:
+        yield
+    except (CloisterError, OSError) as error:
+        causes = [*causes_of(error)]
+        if not (any(map(is_of_full_disk, causes)) or has_no_room(home.folder)):
+            raise
+        files = [cause.filename for cause in causes if isinstance(cause, OSError)]
+        price = public_context_of(request).price(request.budget)
+        raise DiskFull(
+            f"{next(filter(None, files), folder)} cannot be written: the disk is full. Release "
+            f"{release} was charged (epsilon {decimal(price.epsilon)}, delta "
+            f"{decimal(price.delta)}); make room and run the same command, which finishes it at "
+            "no further charge"
+        ) from None
 
 
 @clear_errors()

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from cloister.errors import InputError, NotPermitted, VerificationError
 from cloister.evaluation import attacks
@@ -38,7 +38,7 @@ from cloister.tasks.release.analyst_facts import link_facts, table_facts
 from cloister.tasks.release.analyst_page import ExactFigures, ReleaseFacts, analyst_page
 from cloister.tasks.release.comparison import table_of
 from cloister.tasks.release.integrity import recorded_certificate
-from cloister.tasks.release.kept_files import ATTACKS_NAME
+from cloister.tasks.release.kept_files import ATTACKS_NAME, keyed_page_digest
 from cloister.tasks.release.kept_request import kept_request
 from cloister.tasks.requests.plan import plan_of
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest, public_context_of
@@ -194,8 +194,10 @@ class CandidateAttack:
     def write_page(self) -> Path:
         """Read the data again, attack the candidate, and write the internal page; its file.
 
+        The ledger gets a keyed digest of the page first.
+
         Raises:
-            InputError: the data are not those that it read.
+            InputError: the data are not those that it read, or it was decided meanwhile.
             StorageError, VerificationError: a file cannot be read or written, or was altered.
         """
         entry, folder = release_of(self.home, self.release), self.home.release(self.release)
@@ -208,14 +210,16 @@ class CandidateAttack:
             risks[name] = list(risks_of(real.tables[name], rows, self.held_out))
         page = folder / "internal" / ATTACKS_NAME
         source = files("cloister.tasks.release").joinpath("attacks.html").read_text("utf-8")
-        facts = {
+        facts: dict[str, Any] = {
             "look": next(look for look in entry.looks if look.seq == self.seq),
             "risks": risks,
             "held_out": self.held_out is not None,
             "caveat": attacks.CAVEAT,
         }
-        text = render(source, c=certificate, **facts)
-        replace_file(page, lambda part: part.write_text(text, encoding="utf-8"))
+        look, text = facts["look"], render(source, c=certificate, **facts).encode()
+        digest = keyed_page_digest(text, self.release, self.home)
+        record_look(open_ledger(self.home), self.release, look.by, look.reason, digest)
+        replace_file(page, lambda part: part.write_bytes(text))
         return page
 
 

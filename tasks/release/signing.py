@@ -188,8 +188,13 @@ def decisions_on(release: Release, public: Path) -> list[dict[str, str]]:
             "statement": _statement_in(public, move),
         }
         for move in release.moves
-        if not isinstance(move, ReleaseStep)
-        or (move.state in manifest.SIGNED and move.state is not State.CANDIDATE)
+        if not isinstance(move, ReleaseStep | Look)
+        or (isinstance(move, Look) and not move.page)
+        or (
+            isinstance(move, ReleaseStep)
+            and move.state in manifest.SIGNED
+            and move.state is not State.CANDIDATE
+        )
     ]
 
 

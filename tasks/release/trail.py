@@ -28,8 +28,7 @@ from cloister.privacy.ledger.books import (
     REREAD,
     LedgerState,
 )
-from cloister.privacy.ledger.budgets import tightest
-from cloister.privacy.ledger.composition import basic_composition
+from cloister.privacy.ledger.budgets import Budgets
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED
 from cloister.privacy.ledger.house import (
     APPROVAL_KEY,
@@ -101,7 +100,7 @@ def _replayed(
         if entry.kind == ledger.State.RESERVED and entry.body["release"] == release:
             request = books.releases[release].request
             owner = request.dataset, request.unit
-            charged = tightest(books, *owner, entry.time, basic_composition, request.blocks)
+            charged = Budgets(books, *owner, entry.time).tightest(request.blocks)
             rules = rules_words(books.house.rules_of(request.dataset))
     return books, charged, rules
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 
 from cloister.errors import CloisterError, InputError, StorageError, VerificationError
-from cloister.files import database_to_read
+from cloister.files import LINKED, database_to_read
 from cloister.models.storage import saved_spec
 from cloister.privacy.certificate.certificate import (
     PAGE_NAME,
@@ -39,10 +39,17 @@ from cloister.privacy.ledger import (
 )
 from cloister.privacy.signing import PublicKey
 from cloister.tasks.data.tables import write_csv
-from cloister.tasks.home.files import copy_whole, digest_of, exclusive, replace_file
+from cloister.tasks.home.files import (
+    copy_whole,
+    digest_of,
+    exclusive,
+    replace_file,
+    sealed_findings,
+)
 from cloister.tasks.home.home import Home, open_to_others, temporary_files
 from cloister.tasks.ledger.access import anchor_of, existing_ledger, release_of, vouched
 from cloister.tasks.ledger.anchors import Comparison, compare_stores
+from cloister.tasks.ledger.fingerprints import FINGERPRINT, key_name
 from cloister.tasks.ledger.keys import house_keys, signing_findings
 from cloister.tasks.ledger.people import refresh_trust
 from cloister.tasks.release.integrity import folder_findings, frame_findings, release_findings
@@ -79,16 +86,14 @@ _OWN_FILES = (
     "ledger.db",
     "signing/house.pem",
     "signing/house.pub",
+    "signing/trust.jsonl",
 )
 
 
 def _link_findings(home: Home) -> Iterator[str]:
     for path in (home.folder / name for name in _OWN_FILES):
         if path.is_symlink():
-            yield (
-                f"{path}: is a link, and what it leads to may be anybody's; move the file itself "
-                "there, once you know that it is the right one"
-            )
+            yield f"{path}: {LINKED}"
 
 
 def home_findings(home: Home) -> Iterator[str]:
@@ -100,6 +105,7 @@ def home_findings(home: Home) -> Iterator[str]:
         yield from signing_findings(home)
     for path in sorted(home.folder.glob("*/**/*.db")):
         yield from _database_findings(path)
+    yield from sealed_findings(home)
     yield from frame_findings(home)
     yield from remote_findings(home)
 
@@ -244,6 +250,7 @@ def _verified_home(
         finding for release in chosen for finding in release_findings(home, ledger, release)
     ]
     ids = {release.id for release in known}
+    findings = [*findings, *_fingerprint_findings(home, known)]
     unknown = [
         f"{path}: the ledger holds no such release; entries were cut off or replaced"
         for path in present
@@ -254,6 +261,33 @@ def _verified_home(
         str(home.folder),
         *(f"release {release.id}" for release in chosen),
     ], list(dict.fromkeys(findings + unknown + problems))
+
+
+def _fingerprint_findings(home: Home, known: Sequence[Release]) -> Iterator[str]:
+    """A key other than that of the last fingerprint of this home: equal data would look different.
+
+    The first release after a key was copied from another home makes that the right one.
+    """
+    path = home.folder / "fingerprint.key"
+    sealed = [
+        (step.seq, step.evidence[FINGERPRINT].partition(":")[0], release.id)
+        for release in known
+        for step in release.steps
+        if FINGERPRINT in step.evidence and home.release(release.id).is_dir()
+    ]
+    if not sealed:
+        return
+    _, name, last = max(sealed)
+    if not path.exists():
+        yield f"{path}: is missing; restore it from a backup"
+        return
+    with suppress(StorageError):  # one that was altered is reported by itself
+        if key_name(home.fingerprint_key()) != name:
+            yield (
+                f"{path}: is not the key under which release {last} was read, so that equal data "
+                "of others is not found; restore it from a backup, or, if it was copied here from "
+                "another home, go on: the next release uses it"
+            )
 
 
 def _is_here(release: Release, home: Home) -> bool:

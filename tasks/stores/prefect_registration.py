@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +21,7 @@ from prefect.server.schemas.schedules import CronSchedule as Dates
 
 from cloister.errors import InputError, VerificationError
 from cloister.schema.spec_files.loading import load_spec, spec_digest
-from cloister.tasks.home.files import write_json
+from cloister.tasks.home.files import read_sealed, write_sealed
 from cloister.tasks.home.home import Home, private_folder
 from cloister.tasks.requests.release_request import nest_parameters
 
@@ -131,7 +130,7 @@ class Registration:
         Raises:
             StorageError: it cannot be written.
         """
-        write_json(_path(home, self.name), asdict(self))
+        write_sealed(_path(home, self.name), asdict(self), home)
         return self
 
     def require_due(self, parameters: dict[str, Any], due: datetime) -> None:
@@ -193,15 +192,24 @@ class Registration:
 
 
 def registrations(home: Home) -> list[Registration]:
-    """All that are registered in a home, by dataset.
+    """All that are registered in a home, by dataset, without those that were altered."""
+    return sorted(_all(home)[0], key=lambda registration: registration.name)
 
-    Raises:
-        VerificationError: a file cannot be read as a registration.
-    """
-    return sorted(
-        (_read(path) for path in (home.folder / "recurring").glob("*.json")),
-        key=lambda registration: registration.name,
-    )
+
+def altered_registrations(home: Home) -> list[str]:
+    """What is wrong with the files that cannot be read as registrations: nothing of theirs runs."""
+    return _all(home)[1]
+
+
+def _all(home: Home) -> tuple[list[Registration], list[str]]:
+    """The registrations of a home, and what is wrong with those that were altered."""
+    sound, altered = [], []
+    for path in sorted((home.folder / "recurring").glob("*.json")):
+        try:
+            sound.append(_read(path, home))
+        except VerificationError as error:
+            altered.append(str(error))
+    return sound, altered
 
 
 def registration_of(home: Home, name: str) -> Registration | None:
@@ -211,11 +219,14 @@ def registration_of(home: Home, name: str) -> Registration | None:
         VerificationError: its file cannot be read as a registration.
     """
     path = _path(home, name)
-    return _read(path) if path.exists() else None
+    return _read(path, home) if path.exists() else None
 
 
 def is_published_on_approval(home: Home, account: str) -> bool:
-    """Whether a recurring release of an account was deployed to be published once approved."""
+    """Whether a recurring release of an account was deployed to be published once approved.
+
+    What was altered says nothing, and so publishes nothing.
+    """
     return any(
         registration.publish and registration.account == account
         for registration in registrations(home)
@@ -229,16 +240,16 @@ def settings_digest(home: Home) -> str:
     return hashlib.sha256(repr(places).encode()).hexdigest()
 
 
-def _read(path: Path) -> Registration:
+def _read(path: Path, home: Home) -> Registration:
+    fields, _ = read_sealed(path, home)
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
         read = {
             "schedule": ReleaseSchedule(**fields["schedule"]),
             "parameters": nest_parameters(fields["parameters"]),
         }
         registration = Registration(**(fields | read))
         datetime.fromisoformat(registration.after)
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise VerificationError(
             f"{path} was altered; remove it and run cloister deploy again"
         ) from None

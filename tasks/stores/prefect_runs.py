@@ -9,7 +9,6 @@ Privacy: the page shows the content of the certificate, which is public.
 
 from __future__ import annotations
 
-import errno
 import functools
 import logging
 import traceback
@@ -39,6 +38,7 @@ from prefect.utilities.urls import url_for
 from cloister import errors
 from cloister.privacy.certificate.certificate import Certificate, read_certificate
 from cloister.tasks.home import process
+from cloister.tasks.home.files import is_of_full_disk
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -120,7 +120,8 @@ def _may_pass(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
     lasting = isinstance(
         state.data, errors.InputError | errors.PrivacyError | errors.VerificationError
     )
-    return isinstance(state.data, errors.StorageError) or not lasting
+    passing = isinstance(state.data, errors.StorageError)
+    return (passing or not lasting) and not isinstance(state.data, errors.DiskFull)
 
 
 def report_progress(name: str, function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -153,8 +154,8 @@ def scrub(name: str, error: Exception) -> errors.CloisterError:
     """An error with the type and place of another one, but without its message."""
     if process.is_interruption(error):
         return errors.CloisterError(process.INTERRUPTED)
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return errors.StorageError(
+    if isinstance(error, OSError) and is_of_full_disk(error):
+        return errors.DiskFull(
             f"the disk is full at {error.filename or 'an output'}; make room and run the same "
             "command"
         )

@@ -52,8 +52,7 @@ class Asked(NamedTuple):
         moved = (self.with_unit - self.without)[self.without != self.with_unit]
         if type(self.mechanism).__name__ == "DiscreteGaussian":
             squares = float(np.square(moved / scale).sum())
-            drawn = rng.normal((with_unit - 0.5) * squares, np.sqrt(squares), DRAWS)
-            return np.asarray(drawn)
+            return np.asarray(rng.normal((with_unit - 0.5) * squares, np.sqrt(squares), DRAWS))
         ratio, shape = 1 - np.exp(-1 / scale), (DRAWS, len(moved))
         noise = rng.geometric(ratio, shape) - rng.geometric(ratio, shape)
         noisy = noise + moved * with_unit

@@ -18,7 +18,7 @@ from cloister.privacy.ledger import State
 from cloister.privacy.ledger.entries import Entry
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, export_ledger, open_ledger, restore_ledger
-from cloister.tasks.ledger.anchors import anchor_stores
+from cloister.tasks.ledger.anchors import anchor_stores, compare_stores
 from cloister.tasks.ledger.keys import house_signer
 from cloister.tasks.release.verify import verify_records
 
@@ -276,6 +276,36 @@ def test_anchors_that_were_removed_are_missed_and_a_line_cut_off_spoils_no_other
     )
     worm.unlink()
     assert any("lacks the anchor" in finding for finding in findings(home))
+
+
+def test_a_change_of_what_the_home_knows_to_have_sent_is_named(anchored, released, tmp_path):
+    """With it, the end of the place could be cut off unseen."""
+    home = anchored(str(tmp_path / "worm"))
+    assert move(released.id) == 0
+    (sent,) = (home.folder / "anchors").glob("*.sent")
+    waiting = sent.with_suffix(".waiting")
+    whole = sent.read_bytes()
+    assert b'"payload"' in whole
+    for position in range(whole.index(b'"ey') + 1, whole.index(b'"ey') + 200, 5):
+        for bit in (4, 128):
+            altered = bytes([*whole[:position], whole[position] ^ bit, *whole[position + 1 :]])
+            for path in (sent, waiting):
+                path.write_bytes(altered)
+                said = [
+                    each
+                    for one in compare_stores(home, entries(home), None)
+                    for each in one.findings
+                ]
+                assert any(each.startswith(f"{path}: was altered") for each in said), position
+            sent.write_bytes(whole)
+            waiting.unlink()
+    assert findings(home) == []
+    for gone in (sent.unlink, lambda: sent.write_bytes(b"")):
+        gone()
+        (finding,) = findings(home)
+        assert finding.startswith(f"{sent}: is missing")
+    assert move(released.id, "publish") == 0
+    assert findings(home) == []
 
 
 def test_two_who_send_at_once_both_push(anchored, tmp_path, released, monkeypatch):

@@ -1,5 +1,6 @@
 """A candidate attacked by its data: an internal page, a look in the ledger, and no charge."""
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -47,9 +48,11 @@ def test_a_look_is_recorded_charges_nothing_and_goes_with_the_decision(home, rel
     assert "://" not in text
     assert spent(home) == before
     assert cloister("verify")["findings"] == []
-    (look,) = release_of(home, released.id).looks
+    look, shown = release_of(home, released.id).looks
+    assert len(shown.page) == 64 and not look.page
+    assert shown.page != hashlib.sha256(page.read_bytes()).hexdigest()  # nobody tries figures by it
     assert f"entry {look.seq}" in text and look.reason == "small clubs"
-    (again,) = cloister("review", "show", released.id)["release"]["looks"]
+    again, _ = cloister("review", "show", released.id)["release"]["looks"]
     assert again["seq"] == look.seq
     cloister("review", "approve", released.id, "--reason", "risk is small")
     assert not page.exists()
@@ -64,6 +67,37 @@ def test_the_page_is_found_altered_only_by_a_look(home, released, cloister):
     assert run(["verify"]) == 1
     cloister("review", "attack", released.id, *WORDS)
     assert cloister("verify")["findings"] == []
+
+
+def test_a_page_that_was_changed_after_the_look_is_named_and_nothing_approved(
+    home, released, cloister, capsys, tmp_path
+):
+    """Also where it is kept after the decision that rests on it."""
+    cloister("rules", "set", "--keep", "measures=30", "--reason", "an audit is due")
+    page = home.release(released.id) / "internal" / "attacks.html"
+    cloister("review", "attack", released.id, *WORDS)
+    whole = page.read_bytes()
+    (tmp_path / "page").write_bytes(whole)
+
+    def named() -> bool:
+        capsys.readouterr()
+        assert run(["verify"]) == 1
+        said = "".join(capsys.readouterr().out.split())
+        return f"{page}:is" in said and "cloisterreviewattack" in said
+
+    page.write_bytes(whole.replace(b"0", b"1"))
+    assert named()
+    assert run(["review", "approve", released.id, "--reason", "small risk"]) == 1
+    page.unlink()
+    assert named()
+    page.symlink_to(tmp_path / "page")
+    assert named()
+    page.unlink()
+    page.write_bytes(whole)
+    cloister("review", "approve", released.id, "--reason", "small risk")
+    assert cloister("verify")["findings"] == []
+    page.write_bytes(whole + b" ")
+    assert named()
 
 
 def test_rows_held_out_say_what_is_leakage(home, released, cloister, held_out):

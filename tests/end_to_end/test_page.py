@@ -262,7 +262,8 @@ def test_a_candidate_is_attacked_by_its_data_after_a_look(app, officer, home, pe
     assert release_of(home, released.id).looks == ()
     officer.send(f"{sheet}/attack", reason="small <clubs>")
     shown = ended(officer, sheet)
-    (look,) = release_of(home, released.id).looks
+    look, page_of_it = release_of(home, released.id).looks
+    assert page_of_it.page and not look.page
     assert (look.by, look.reason) == (identity(), "small <clubs>")
     assert f"/homes/home{sheet}/attacks" in shown
     assert "ttacked" in shown and "small &lt;clubs&gt;" in shown

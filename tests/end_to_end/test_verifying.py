@@ -128,6 +128,19 @@ def test_another_key_and_a_key_that_others_may_read_are_named(home):
         findings(home)
 
 
+def test_another_or_no_key_of_fingerprints_is_named(home, released):
+    path = home.folder / "fingerprint.key"
+    whole = path.read_bytes()
+    path.unlink()
+    (finding,) = findings(home)
+    assert finding == f"{path}: is missing; restore it from a backup"
+    home.fingerprint_key()  # made anew, and sound by itself
+    (finding,) = findings(home)
+    assert finding.startswith(f"{path}: is not the key under which release {released.id} was read")
+    path.write_bytes(whole)
+    assert findings(home) == []
+
+
 def test_the_end_of_the_ledger_that_was_cut_off_after_an_approval_is_named(home, released):
     whole = Path(home.ledger).read_bytes()
     assert run(["review", "reject", released.id, "--by", "A. Officer", "--reason", "no"]) == 0

@@ -13,14 +13,17 @@ from pathlib import Path
 import pytest
 
 from cloister.flows.cli.app import run
+from cloister.tasks.home.files import sealed_findings
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, release_of
+from cloister.tasks.ledger.notifications import Subscriber, subscribe
 from cloister.tasks.release.verify import verify_records
 
 
 def late_imports():
-    global SqlAlchemyStore
+    global Registration, ReleaseSchedule, SqlAlchemyStore
     from cloister.tasks.stores.mlflow_database import SqlAlchemyStore
+    from cloister.tasks.stores.prefect_registration import Registration, ReleaseSchedule
 
 
 NOBODY = 65534
@@ -223,9 +226,57 @@ def test_a_link_in_place_of_a_file_of_the_home_is_named(home, tmp_path):
         held = path.rename(tmp_path / path.name)
         path.symlink_to(held)
         (finding,) = findings(home)
-        assert finding.startswith(f"{path}: is a link") and "move the file itself there" in finding
+        assert finding.startswith(f"{path}: is a link") and "put a copy of the file" in finding
         path.unlink()
         held.rename(path)
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_a_link_in_place_of_what_vouches_for_a_release_is_named(
+    home, released, tmp_path, link, capsys
+):
+    """The content is the same today, and whoever may write what it leads to changes it."""
+    folder = home.release(released.id)
+    assert run(["review", "approve", released.id, "--reason", "sound"]) == 0
+    statements = sorted((folder / "public").glob("*.dsse.json"))
+    assert len(statements) == 2
+    for path in (folder / "kept.json", folder / "public" / "manifest.json", *statements):
+        held = path.rename(tmp_path / path.name)
+        link(path, held)
+        assert any(each.startswith(f"{path}: is a link") for each in findings(home))
+        assert run(["review", "publish", released.id, "--reason", "sound"]) == 1
+        if path.parent.name == "public":
+            assert run(["verify", str(path.parent)]) == 1
+            assert f"{path.name}: is a link" in "".join(capsys.readouterr().out.split("\n"))
+        path.unlink()
+        held.rename(path)
+    if link is Path.symlink_to:
+        held = (folder / "public").rename(tmp_path / "public")
+        link(folder / "public", held)
+        (finding,) = findings(home)
+        assert finding.startswith(f"{folder / 'public'}: is a link")
+
+
+def test_a_change_of_a_registration_or_of_a_subscriber_is_named(home):
+    subscribe(home, Subscriber("mailto:a@example.org", ("candidate",), "", "smtp://127.0.0.1:25"))
+    schedule, due = ReleaseSchedule("0 3 1 * *", "UTC"), "2026-11-01T03:00:00+00:00"
+    Registration("clubs", "id", {"request": {"spec": "s"}}, schedule, "/", "", due).write(home)
+    paths = [path for name in ("notify", "recurring") for path in (home.folder / name).glob("*.j*")]
+    assert findings(home) == [] and len(paths) == 2
+    texts = [path.read_bytes() for path in paths]
+    for path, whole in zip(paths, texts, strict=True):
+        for position in range(len(whole)):
+            path.write_bytes(
+                bytes([*whole[:position], whole[position] ^ 4, *whole[position + 1 :]])
+            )
+            assert any(str(path) in finding for finding in sealed_findings(home)), position
+        unsealed = {name: each for name, each in json.loads(whole).items() if name != "seal"}
+        path.write_text(json.dumps(unsealed))
+        (finding,) = findings(home)
+        assert finding.startswith(f"{path}: has no seal") and "cloister " in finding
+        path.write_bytes(whole)
+    other = paths[1].rename(paths[1].with_stem("another"))
+    assert [finding.startswith(f"{other} was altered") for finding in findings(home)] == [True]
 
 
 @pytest.fixture

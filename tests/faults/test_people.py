@@ -10,7 +10,7 @@ from ledger_requests import ask
 from signing_keys import signer
 from two_databases import on_both
 
-from cloister.errors import InputError, NotPermitted
+from cloister.errors import InputError, NotPermitted, VerificationError
 from cloister.identities import identity_of, new_token, token_identity
 from cloister.privacy.certificate.certificate import Runner
 from cloister.privacy.ledger import (
@@ -23,22 +23,10 @@ from cloister.privacy.ledger import (
     Rules,
     State,
 )
-from cloister.privacy.ledger.books import state_slot
-from cloister.privacy.ledger.entries import Entry
+from cloister.privacy.ledger.books import LedgerState
+from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Entry
 from cloister.privacy.ledger.governance import change_person, change_rules, confirm, revoke
-from cloister.privacy.ledger.house import (
-    APPROVAL,
-    APPROVAL_KEY,
-    EVERYWHERE,
-    REVOKED,
-    RULES,
-    TRUSTED,
-    House,
-    governing_slot,
-    match_roles,
-    revocation_slot,
-    trust_slot,
-)
+from cloister.privacy.ledger.house import APPROVAL, APPROVAL_KEY, EVERYWHERE, RULES, match_roles
 from cloister.privacy.ledger.outbox import events_after
 from cloister.tasks.release.certify import runner_of
 from cloister.tasks.release.trail import entry_words
@@ -359,16 +347,20 @@ def test_an_approval_by_the_key_of_another_names_its_owner(ledger: Ledger) -> No
             ledger.advance(release, State.APPROVED, "anna", "why", signed)
 
 
-@pytest.mark.parametrize(("kind", "slot_of"), [(TRUSTED, trust_slot), (REVOKED, revocation_slot)])
-def test_an_entry_about_a_key_has_its_slot_and_says_who_and_why(kind, slot_of) -> None:
-    key = signer("otto").key
-    slot, body = slot_of(key), {"key": key.raw.hex(), "by": "anna", "reason": "why"}
+@pytest.mark.parametrize("kind", [TRUSTED, REVOKED])
+def test_an_entry_about_a_key_has_its_slot_and_says_who_and_why(kind) -> None:
+    body, state = (
+        {"key": signer("otto").key.raw.hex(), "by": "anna", "reason": "why"},
+        LedgerState(),
+    )
+    slot = state.slot(kind, body, 1)
     forged = [("other", body), (slot, body | {"by": " "}), (slot, body | {"reason": ""})]
     for entry in (Entry.after(None, "2026-01-01", kind, *each) for each in forged):
-        house = House()
-        with pytest.raises((InputError, ValueError)):
-            house.post(entry)
-        assert house == House()
+        with pytest.raises(VerificationError):
+            state.post(entry)
+    assert state.house == LedgerState().house
+    state.post(Entry.after(None, "2026-01-01", kind, slot, body))
+    assert state.house != LedgerState().house
 
 
 def test_the_history_says_rules_people_and_keys_in_words(ledger: Ledger) -> None:
@@ -424,8 +416,7 @@ def test_verify_names_entries_that_their_writers_might_not_write(ledger: Ledger)
     release = candidate(ledger)
     with ledger.writing() as transaction:
         body = {"release": release, "by": "eve", "reason": "me", "evidence": {}}
-        slot = state_slot(release, State.APPROVED)
-        transaction.append(Entry.after(transaction.last, transaction.time, "approved", slot, body))
+        transaction.append(transaction.next("approved", body))
     (found,) = ledger.verify()
     assert "needs the role officer or reviewer, and Eve has engineer" in found.problem
 
@@ -497,8 +488,7 @@ def test_rules_that_an_earlier_version_let_nobody_keep_stay_sound_and_can_be_men
     with ledger.writing() as transaction:
         body = {"account": EVERYWHERE, "by": "anna", "reason": "why"}
         body |= Rules(four_eyes=True).body
-        slot = governing_slot(RULES, transaction.next_seq)
-        transaction.append(Entry.after(transaction.last, transaction.time, RULES, slot, body))
+        transaction.append(transaction.next(RULES, body))
     assert ledger.verify() == []
     set_person(ledger, PEOPLE[2], "anna", "an engineer")
     set_person(ledger, PEOPLE[3], "anna", "a reviewer")
@@ -570,9 +560,7 @@ def test_an_approval_in_two_roles_is_sound_only_from_an_earlier_version(ledger: 
         release = candidate(ledger)
         with ledger.writing() as transaction:
             body = {"release": release, "by": "ben", "reason": "both roles", "evidence": {}}
-            slot = state_slot(release, State.APPROVED)
-            entry = Entry.after(transaction.last, transaction.time, "approved", slot, body)
-            transaction.append(entry)
+            transaction.append(transaction.next("approved", body))
 
     approve_as_before()
     assert ledger.verify() == []

@@ -8,9 +8,8 @@ from two_databases import on, on_both
 
 from cloister.errors import InputError, NotPermitted
 from cloister.privacy.ledger import Ledger, Person, Rules, State
-from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.governance import change_person, change_rules, record_deletions, refuse
-from cloister.privacy.ledger.house import DAYS, DELETED, EVERYWHERE, deletion_slot, goes_at
+from cloister.privacy.ledger.house import DAYS, DELETED, EVERYWHERE, goes_at
 
 
 @pytest.fixture
@@ -140,10 +139,8 @@ def test_verify_names_an_entry_that_deleted_what_was_needed(ledger: Ledger) -> N
     """Whoever holds the database can write; whoever verifies sees it."""
     release = release_in(ledger, State.CANDIDATE)
     with ledger.writing() as transaction:
-        held = transaction.books.releases[release]
         kinds = {"journal": {f"journals/{release}": ""}}
         body = {"release": release, "kinds": kinds, "by": "officer", "reason": "why"}
-        slot = deletion_slot(held)
-        transaction.append(Entry.after(transaction.last, transaction.time, DELETED, slot, body))
+        transaction.append(transaction.next(DELETED, body))
     (found,) = ledger.verify()
     assert "(journal) is needed" in found.problem

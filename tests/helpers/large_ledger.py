@@ -7,7 +7,7 @@ from typing import Any
 
 from cloister.privacy.exact import ratio
 from cloister.privacy.ledger import Account, BudgetGrant, Ledger, ReservationRequest, State
-from cloister.privacy.ledger.books import RUN, SEALED, run_slot, seal_slot, state_slot
+from cloister.privacy.ledger.books import RUN, SEALED
 from cloister.privacy.ledger.records import Mark
 from cloister.privacy.ledger.transactions import Transaction, marked
 
@@ -43,16 +43,14 @@ def _write(
     transaction: Transaction, request: ReservationRequest, composed: Fraction, *, approved: bool
 ) -> None:
     charge = request.body | BY | {"evidence": {}, "composed": ratio(composed)}
-    slot = transaction.books.spend_slot(request.spend_id)
-    transaction.write(State.RESERVED.value, slot, charge)
+    transaction.write(State.RESERVED.value, charge)
     release = request.release
     _move(transaction, release, State.SPENT, {"data": _digest("data"), "journal": _digest(release)})
     mark = Mark(0, _digest(f"begin {release}"), "ab" * 16)
-    state = transaction.books.releases[release]
-    transaction.write(RUN, run_slot(state), marked(release, "engineer", mark))
+    transaction.write(RUN, marked(release, "engineer", mark))
     if not approved:
         sealed = marked(release, "engineer", Mark(9, _digest(f"end {release}")))
-        transaction.write(SEALED, seal_slot(release), sealed)
+        transaction.write(SEALED, sealed)
     documents = ("certificate", "manifest", "signature", "tracking_run")
     evidence = {name: _digest(f"{name} {release}") for name in documents}
     _move(transaction, release, State.CANDIDATE, evidence)
@@ -62,7 +60,7 @@ def _write(
 
 def _move(transaction: Transaction, release: str, to: State, evidence: dict[str, str]) -> None:
     body = {"release": release, **BY, "evidence": evidence}
-    transaction.write(to.value, state_slot(release, to), body)
+    transaction.write(to.value, body)
 
 
 def _request(number: int, dataset: str, plan: int) -> ReservationRequest:

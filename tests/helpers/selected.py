@@ -51,8 +51,7 @@ def is_changed(method: str) -> bool:
         path.startswith(("cloister/privacy/", "models/")) and not path.startswith(tuple(folders))
         for path in changed()
     )
-    own = any(path.startswith(folder_of(method)) for path in changed())
-    return own or shared
+    return any(path.startswith(folder_of(method)) for path in changed()) or shared
 
 
 def marks_of(method: str, always: Collection[str] = ALWAYS) -> list[Any]:

@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from cloister.privacy.signing import PublicKey, Role, make_statement
+from cloister.privacy.ledger import Anchor
+from cloister.privacy.signing import PublicKey, Revocation, Role, Trust, make_statement
 
 CERTIFICATE = "https://example.org/certificate"
 
@@ -49,3 +50,9 @@ def payload(facts: object = FACTS) -> bytes:
 def role(name: str, keys: Sequence[PublicKey], threshold: int = 1) -> Role:
     """A role of people with one key each."""
     return Role(name, tuple((key,) for key in keys), threshold)
+
+
+def revoking(trust: Trust, key: PublicKey, since: Anchor) -> Trust:
+    """The next version, where a key's signatures count only before an entry of the ledger."""
+    revoked = (*trust.revoked, Revocation(key.id, since.seq, since.hash))
+    return replace(trust, revoked=revoked, version=trust.version + 1)

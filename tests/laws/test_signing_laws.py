@@ -2,14 +2,14 @@
 
 import base64
 import json
-from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from signing_keys import CERTIFICATE, payload, role, signer
+from signing_keys import CERTIFICATE, payload, revoking, role, signer
 
 from cloister.errors import InputError, VerificationError
 from cloister.privacy import signing
+from cloister.privacy.ledger import Anchor
 
 PEOPLE = [signer(f"person {number}") for number in range(6)]
 
@@ -95,8 +95,8 @@ def test_each_version_is_believed_if_each_was_signed_as_it_must_be(changes, data
         elif change == "house":
             after = before.with_house(houses[houses.index(current) + 1].key)
         else:
-            entry = SimpleNamespace(seq=number + 1, hash=f"{number + 1:064x}")
-            after = before.with_revoked(PEOPLE[number].key, entry)
+            entry = Anchor(number + 1, f"{number + 1:064x}")
+            after = revoking(before, PEOPLE[number].key, entry)
         following = next(each for each in houses if each.key == after.house)
         trusts.append(after)
         by.append([current] if following == current else [current, following])

@@ -12,7 +12,7 @@ from ledger_requests import ask
 from listeners import Listener, mail_sink, silent_listener, text_of, webhook_receiver
 from quick_release import quick_release
 
-from cloister.errors import InputError, NotPermitted, StorageError
+from cloister.errors import InputError, NotPermitted, StorageError, VerificationError
 from cloister.flows.cli.app import run
 from cloister.privacy.ledger import Ledger, State
 from cloister.privacy.ledger.governance import change_person, decline
@@ -184,6 +184,20 @@ def test_what_is_not_taken_is_tried_later_and_given_up_in_the_end(
     assert run(["notify", "send", "--dead"]) == 0
     assert len(receiver.received) == 11
     assert subscribers(home)[0].dead == ()
+
+
+def test_a_subscriber_that_was_altered_keeps_nobody_else_from_being_told(
+    home, ledger, url, receiver, secret
+):
+    subscribe(home, Subscriber("http://127.0.0.1:9/", EVENTS, secret))
+    path = notifications._path(home, "http://127.0.0.1:9/")
+    path.write_text(path.read_text().replace("127.0.0.1:9/", "127.0.0.1:8/"))
+    candidate(ledger)
+    (problem,) = send_due(home)
+    assert f"{path} was altered; remove it and run cloister notify add again" in problem
+    assert len(receiver.received) == 1
+    with pytest.raises(VerificationError, match="was altered"):
+        subscribers(home)
 
 
 def test_a_receiver_that_is_down_keeps_nobody_else_from_being_told(home, ledger, url, secret):

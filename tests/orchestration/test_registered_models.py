@@ -15,19 +15,11 @@ from cloister.errors import InputError, VerificationError
 from cloister.models.one_table import OneTableModel
 from cloister.models.storage import model_digest, save_model
 from cloister.models.task import DatabaseTask
+from cloister.privacy import signing
 from cloister.privacy.certificate.certificate import Certificate
 from cloister.privacy.certificate.manifest import RELEASE_TYPE, STATEMENTS, statement_name
 from cloister.privacy.ledger import State
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.privacy.signing import (
-    FileSigner,
-    Trust,
-    folder_digests,
-    make_statement,
-    sign,
-    sign_trust,
-    write_envelope,
-)
 from cloister.tasks.home.files import digest_of
 
 
@@ -55,9 +47,9 @@ def saved(fitted, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def signer(tmp_path_factory) -> FileSigner:
+def signer(tmp_path_factory) -> signing.FileSigner:
     """The house's key."""
-    return FileSigner.open(tmp_path_factory.mktemp("signing") / "house.pem")
+    return signing.FileSigner.open(tmp_path_factory.mktemp("signing") / "house.pem")
 
 
 def public_folder(folder: Path, certificate: Certificate) -> Path:
@@ -73,16 +65,18 @@ def public(certificate: Certificate, saved: Path, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def registered(tracker, run: str, saved: Path, public: Path, signer: FileSigner):
+def registered(tracker, run: str, saved: Path, public: Path, signer: signing.FileSigner):
     return ModelRegistry(tracker.client).register(run, ReleasedModel(saved, public, signer.key))
 
 
-def decided(public: Path, state: State, signer: FileSigner, release: str = RELEASE) -> Path:
+def decided(public: Path, state: State, signer: signing.FileSigner, release: str = RELEASE) -> Path:
     """The house's statement that the release of a public folder has a state."""
     facts = {"release": release, "state": state.value, "by": "officer", "time": "2026-11-24"}
-    payload = make_statement(folder_digests(public, STATEMENTS), RELEASE_TYPE, facts)
+    payload = signing.make_statement(
+        signing.folder_digests(public, STATEMENTS), RELEASE_TYPE, facts
+    )
     path = public / statement_name(state)
-    write_envelope(path, sign(payload, signer), replace=True)
+    signing.write_envelope(path, signing.sign(payload, signer), replace=True)
     return path
 
 
@@ -97,7 +91,7 @@ def copied(registered, tmp_path: Path) -> Path:
 
 @pytest.mark.filterwarnings("error:An input example")
 def test_the_registered_model_draws_what_the_model_draws(
-    tracker, registered, public: Path, signer: FileSigner, fitted, tracking_uri: str
+    tracker, registered, public: Path, signer: signing.FileSigner, fitted, tracking_uri: str
 ):
     statement = decided(public, State.APPROVED, signer)
     states = {RELEASE: State.APPROVED}
@@ -131,7 +125,7 @@ def test_without_a_signed_approval_no_copy_of_the_model_draws(copied: Path):
     assert "withdrawn since is known where its home is alone" in said
 
 
-def test_a_copy_beside_its_approval_draws(copied: Path, public: Path, signer: FileSigner):
+def test_a_copy_beside_its_approval_draws(copied: Path, public: Path, signer: signing.FileSigner):
     shutil.copy(decided(public, State.APPROVED, signer), copied / "artifacts")
     with pytest.warns(UserWarning, match="known where its home is alone"):
         model = mlflow.pyfunc.load_model(str(copied))
@@ -149,7 +143,7 @@ def test_an_approval_of_anything_else_is_none(copied, public, signer, tmp_path):
 
     refused(decided(public, State.CANDIDATE, signer), "another state than the model")
     refused(decided(public, State.APPROVED, signer, "r-other00000"), "another release")
-    other = FileSigner.open(tmp_path / "other.pem")
+    other = signing.FileSigner.open(tmp_path / "other.pem")
     refused(decided(public, State.APPROVED, other), "not signed by the house's key")
     (tmp_path / "public").mkdir()
     altered = (public / "certificate.yaml").read_text(encoding="utf-8")
@@ -162,9 +156,12 @@ def test_an_approval_of_anything_else_is_none(copied, public, signer, tmp_path):
 
 
 def test_an_approval_by_a_later_key_of_the_house_is_followed(copied, public, signer, tmp_path):
-    later, first = FileSigner.open(tmp_path / "later.pem"), Trust(signer.key)
+    later, first = signing.FileSigner.open(tmp_path / "later.pem"), signing.Trust(signer.key)
     shutil.copy(decided(public, State.APPROVED, later), copied / "artifacts")
-    trusts = [sign_trust(first, signer), sign_trust(first.with_house(later.key), signer, later)]
+    trusts = [
+        signing.sign_trust(first, signer),
+        signing.sign_trust(first.with_house(later.key), signer, later),
+    ]
     lines = [json.dumps(json.loads(each.text)) for each in trusts]
     (copied / "artifacts" / "trust.jsonl").write_text("\n".join(lines))
     with pytest.warns(UserWarning, match="approved"):
@@ -211,7 +208,7 @@ def test_a_version_says_what_was_spent_on_whom_and_is_registered_once(
     certificate: Certificate,
     saved: Path,
     public: Path,
-    signer: FileSigner,
+    signer: signing.FileSigner,
 ):
     version = ModelRegistry(tracker.client).find(RELEASE)
     spent = {"dp.epsilon": "2", "dp.delta": "1e-5", "dp.relation": "add_remove"}
@@ -225,7 +222,7 @@ def test_a_version_says_what_was_spent_on_whom_and_is_registered_once(
 
 
 @pytest.fixture(scope="module")
-def stained(tracker, saved: Path, basis, signer: FileSigner, tmp_path_factory):
+def stained(tracker, saved: Path, basis, signer: signing.FileSigner, tmp_path_factory):
     """A model of another method, with seeded noise."""
     run = tracker.begin("r-stained000", "small", "independent")
     request = basis.request.filled(method="independent")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from quick_release import quick_release
 
-from cloister.errors import InputError
+from cloister.errors import InputError, VerificationError
 from cloister.flows.cli.app import run
 from cloister.tasks.home.files import exclusive
 from cloister.tasks.ledger.access import existing_ledger
@@ -225,13 +225,6 @@ def test_other_settings_than_registered_are_refused(server, due, recorder, made,
     assert made == []
 
 
-def test_an_altered_registration_is_refused(server, due, recorder, made):
-    (path,) = (server.home.folder / "recurring").iterdir()
-    path.write_text(path.read_text()[:-20])
-    with pytest.raises(Exception, match="altered"):
-        serve_due(recorder, server.home)
-
-
 @pytest.fixture
 def said_of(server, recorder, monkeypatch, capsys):
     """What serve says on standard error in three rounds."""
@@ -252,6 +245,20 @@ def said_of(server, recorder, monkeypatch, capsys):
         return capsys.readouterr().err
 
     return three_rounds
+
+
+def test_an_altered_registration_runs_nothing_and_stops_nothing_else(
+    server, due, recorder, made, said_of
+):
+    ask(server, due)
+    (sound,), (path,) = registrations(server.home), (server.home.folder / "recurring").iterdir()
+    path.write_text(path.read_text().replace('"publish": false', '"publish": true'))
+    assert serve_due(recorder, server.home) == made == []
+    with pytest.raises(VerificationError, match="altered; remove it and run cloister deploy again"):
+        serve(recorder, server.home)
+    replace(sound, name="other").write(server.home)
+    assert said_of().count(f"{path} was altered") == 1
+    assert len(made) == 1
 
 
 def test_a_server_that_died_is_one_line_however_long(server, deploy, said_of):
@@ -349,6 +356,21 @@ def test_a_release_is_published_once_approved_where_it_was_deployed_so(server, d
     with get_client(sync_client=True) as client:
         (published,) = client.read_flow_runs(flow_run_filter=named)
     assert published.state.is_completed()
+
+
+def test_an_altered_registration_stops_no_approval(server, deploy, capsys):
+    deploy("--cron", MONTHLY, "--publish-on-approval")
+    assert run([*quick_release(server), "--json"]) == 0
+    name = json.loads(capsys.readouterr().out)["release"]
+    (path,) = (server.home.folder / "recurring").iterdir()
+    path.write_text(path.read_text()[:-20])
+    assert run(["review", "approve", name, "--reason", "read it", "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["state"] == "approved"
+    assert f"{path} was altered" in said.err and "cloister review publish" in said.err
+    assert run(["verify", "--json"]) == 1
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert finding.startswith(f"{path} was altered")
 
 
 @pytest.mark.slow

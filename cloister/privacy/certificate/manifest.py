@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cloister.errors import StorageError, VerificationError
+from cloister.files import LINKED, is_link
 from cloister.privacy.ledger import Anchor, State
 
 MANIFEST_NAME = "manifest.json"
@@ -182,7 +183,7 @@ def release_named(what: str) -> str:
 
 
 def verify_folder(folder: Path, digest: str | None = None) -> list[FileFinding]:
-    """Everything that is wrong with a release folder: files altered, missing or extra.
+    """Everything that is wrong with a release folder: files altered, missing, extra, or links.
 
     Nothing, if it is sound. ``digest`` is the manifest's as the ledger recorded it. Without a sound
     manifest the folder is not sound.
@@ -196,10 +197,14 @@ def verify_folder(folder: Path, digest: str | None = None) -> list[FileFinding]:
         manifest = read_manifest(folder)
     except VerificationError as error:
         return [FileFinding(MANIFEST_NAME, str(error).removeprefix(f"{MANIFEST_NAME} "))]
+    vouching = sorted({MANIFEST_NAME, *STATEMENTS})
+    links = [FileFinding(name, LINKED) for name in vouching if is_link(folder / name)]
     replaced = [FileFinding(MANIFEST_NAME, "was replaced: the ledger recorded another one")]
-    return (replaced if digest not in (None, manifest.digest) else []) + _differences(
-        folder, manifest
-    )
+    return [
+        *links,
+        *(replaced if digest not in (None, manifest.digest) else []),
+        *_differences(folder, manifest),
+    ]
 
 
 def _differences(folder: Path, manifest: Manifest) -> list[FileFinding]:

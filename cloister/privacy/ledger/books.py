@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 from cloister.errors import InputError, VerificationError
 from cloister.privacy.ledger import records
@@ -22,10 +22,9 @@ from cloister.privacy.ledger.house import (
     SIGNATURE,
     Deletion,
     House,
-    deletion_slot,
-    governing_slot,
 )
-from cloister.privacy.signing import Record
+from cloister.privacy.ledger.records import Release, State
+from cloister.privacy.signing import PublicKey, Record
 
 OPENED, PLACED, GRANTED = "account_opened", "places_added", "budget_granted"
 READ, REREAD = "reading_pinned", "reading_moved"
@@ -50,6 +49,46 @@ CONSENTED, LOOKED = "consented", "looked"
 """Kinds of entries on a candidate: one of several approves it; somebody attacks it by its data.
 Every other kind is a ``State``, or on the house."""
 
+_SLOTS: Mapping[str, str] = {
+    OPENED: "account/{account}",
+    PLACED: "places/{seq}",
+    GRANTED: "grant/{seq}",
+    **dict.fromkeys((READ, REREAD), "reading/{seq}"),
+    **dict.fromkeys((PERSON, RULES, PROPOSED, ALLOWED), "{kind}/{seq}"),
+    TRUSTED: "trust/{key}",
+    REVOKED: "revoke/{key}",
+    DECLINED: "declined/{seq}",
+    State.RESERVED: "spend/{spend_id}/{number}",
+    RUN: "run/{release}/{number}",
+    CONSENTED: "consent/{release}/{number}",
+    LOOKED: "look/{release}/{number}",
+    DELETED: "deletion/{release}/{number}",
+    SEALED: "seal/{release}",
+    DELIVERED: "delivery/{release}",
+    SIGNED: "signature/{seq}",
+}
+"""Slots by kind of entry: what may happen again has the number of its entry, or of those before it;
+what happens once has neither. Every other kind is a state, which a release enters once."""
+
+_TEXTS: Mapping[str, tuple[str, ...]] = {
+    GRANTED: (),
+    DECLINED: ("dataset", "unit", "method", "epsilon", "delta", "by"),
+    **dict.fromkeys((RULES, ALLOWED), ("account", "by", "reason")),
+    **dict.fromkeys((REREAD, CONSENTED, LOOKED, DELETED), ("by", "reason")),
+    **dict.fromkeys((PERSON, PROPOSED, TRUSTED, REVOKED), ("by", "reason")),
+}
+"""Texts that an entry must hold, by its kind; one of any other kind says by whom it is."""
+
+_STATES: Mapping[str, Iterable[State]] = {
+    **dict.fromkeys((RUN, SEALED), (State.SPENT,)),
+    **dict.fromkeys((CONSENTED, LOOKED), (State.CANDIDATE,)),
+    DELIVERED: {*State} - {State.RESERVED, State.SPENT, State.REFUNDED, State.FORFEITED},
+}
+"""States of a release in which an entry of a kind may be written; any, of every other kind."""
+
+_COUNTED = {RUN: "runs", CONSENTED: "consents", LOOKED: "looks", DELETED: "deletions"}
+"""What a release holds of the earlier entries of a kind, which number the next."""
+
 
 @dataclass
 class LedgerState:
@@ -64,7 +103,7 @@ class LedgerState:
 
     accounts: dict[str, Account] = field(default_factory=dict)
     grants: dict[tuple[str, str], list[Granted]] = field(default_factory=dict)
-    releases: MutableMapping[str, records.Release] = field(default_factory=dict)
+    releases: MutableMapping[str, Release] = field(default_factory=dict)
     house: House = field(default_factory=House)
     counted_refusals: bool = False
     matched: bool = False
@@ -106,7 +145,7 @@ class LedgerState:
         except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
             raise VerificationError("holds what no ledger writes at this place") from error
 
-    def record(self, release: records.Release) -> Record:
+    def record(self, release: Release) -> Record:
         """What the ledger shows of the signatures on a release, and of revoked keys."""
         return Record(release.signatures, self.house.revocations)
 
@@ -116,7 +155,7 @@ class LedgerState:
             (account for account in self.accounts.values() if account.holds(location)), None
         )
 
-    def reserved(self, dataset: str, unit: str, block: str | None = None) -> list[records.Release]:
+    def reserved(self, dataset: str, unit: str, block: str | None = None) -> list[Release]:
         """The releases reserved against a budget, oldest first: of an account, or of a block."""
         return [
             release
@@ -130,11 +169,11 @@ class LedgerState:
         parts = self.sums.parts.get((dataset, Period.EVER), {})
         return sorted({key.block for key in parts if key.block and key.standing in CHARGED})
 
-    def charged(self, dataset: str, unit: str) -> list[records.Release]:
+    def charged(self, dataset: str, unit: str) -> list[Release]:
         """Those that count against a budget."""
         return [release for release in self.reserved(dataset, unit) if release.state.charged]
 
-    def forfeited(self, dataset: str, unit: str) -> records.Release | None:
+    def forfeited(self, dataset: str, unit: str) -> Release | None:
         """The last release that was forfeited and after which no officer allowed another run."""
         since = self.allowed.get(dataset, 0)
         forfeited = [self.releases[release] for release in reversed(self.forfeits.get(dataset, []))]
@@ -157,43 +196,50 @@ class LedgerState:
             if (dataset in self.accounts or key.unit == unit) and key.block in blocks:
                 yield key, part
 
-    def pending(self, spend_id: str) -> records.Release | None:
+    def pending(self, spend_id: str) -> Release | None:
         """The release that a run with ``spend_id`` resumes."""
         last = self.runs.get(spend_id, [None])[-1]
         release = self.releases[last] if last else None
         return release if release and release.pending else None
 
-    def spend_slot(self, spend_id: str) -> str:
-        """The slot of the next reservation under ``spend_id``."""
-        return f"spend/{spend_id}/{len(self.runs.get(spend_id, []))}"
+    def slot(self, kind: str, body: Mapping[str, Any], seq: int) -> str:
+        """The slot of an entry, if it is the next: no two of one slot can be written."""
+        names = {**body, "kind": kind, "seq": seq}
+        if kind in (TRUSTED, REVOKED):
+            names["key"] = PublicKey.from_hex(body["key"]).id
+        if kind == State.RESERVED:
+            names["number"] = len(self.runs.get(body["spend_id"], []))
+        if kind in _COUNTED:
+            names["number"] = len(getattr(self.releases[body["release"]], _COUNTED[kind]))
+        return _SLOTS.get(kind, "move/{release}/{kind}").format_map(names)
 
     def _post(self, entry: Entry) -> None:
+        if entry.slot != self.slot(entry.kind, entry.body, entry.seq):
+            raise ValueError("another slot")
+        for name in _TEXTS.get(entry.kind, ("by",)):
+            records.require_text(name, entry.body[name])
         kinds = {
             OPENED: self._open,
             PLACED: self._add_places,
             READ: self._read,
             REREAD: self._reread,
             GRANTED: self._grant,
-            records.State.RESERVED.value: self._reserve,
-            RUN: self._begin_run,
-            SEALED: self._seal,
-            DELIVERED: self._deliver,
-            SIGNED: self._sign,
-            CONSENTED: self._consent,
-            LOOKED: self._look,
-            DELETED: self._delete,
+            State.RESERVED.value: self._reserve,
             ALLOWED: self._allow,
-            DECLINED: self._decline,
-            **dict.fromkeys((PERSON, RULES, PROPOSED, TRUSTED, REVOKED), self.house.post),
+            DECLINED: lambda _: None,
+            PERSON: self.house.set_person,
+            RULES: self.house.set_rules,
+            PROPOSED: self.house.propose,
+            TRUSTED: self.house.trust,
+            REVOKED: self.house.revoke,
         }
-        kinds.get(entry.kind, self._move)(entry)
+        kinds.get(entry.kind, self._change)(entry)
         self.matched |= MATCHED in entry.body
-        self.house.close_proposal(entry)
+        if CONFIRMED in entry.body:  # it takes the place of its proposal
+            del self.house.proposals[entry.body[CONFIRMED]["proposal"]]
 
     def _open(self, entry: Entry) -> None:
         account = Account.from_body(entry.body)
-        _require_slot(entry, account_slot(account.name))
-        records.require_text("by", entry.body["by"])
         self._require_free(account.name, account.places)
         if account.name in self.accounts:
             raise ValueError("opened twice")
@@ -201,15 +247,11 @@ class LedgerState:
 
     def _add_places(self, entry: Entry) -> None:
         account, places = self.accounts[entry.body["account"]], tuple(entry.body["places"])
-        _require_slot(entry, place_slot(entry.seq))
-        records.require_text("by", entry.body["by"])
         self._require_free(account.name, places)
         self.accounts[account.name] = replace(account, places=(*account.places, *places))
 
     def _read(self, entry: Entry) -> None:
         account, reading = self.accounts[entry.body["account"]], entry.body["reading"]
-        _require_slot(entry, reading_slot(entry.seq))
-        records.require_text("by", entry.body["by"])
         if account.contradictions(reading):
             raise ValueError("another reading")
         pinned = replace(account, reading={**account.reading, **reading})
@@ -217,9 +259,7 @@ class LedgerState:
 
     def _reread(self, entry: Entry) -> None:
         account, body = self.accounts[entry.body["account"]], entry.body
-        _require_slot(entry, reading_slot(entry.seq))
-        signed = (records.require_text(name, body[name]) for name in ("by", "reason"))
-        moved = (*account.moves, ReadingMove(entry.time, *signed))
+        moved = (*account.moves, ReadingMove(entry.time, body["by"], body["reason"]))
         reading = {**account.reading, **body["reading"]}
         self.accounts[account.name] = replace(account, reading=reading, moves=moved)
 
@@ -231,7 +271,6 @@ class LedgerState:
     def _grant(self, entry: Entry) -> None:
         body = entry.body
         budget = BudgetGrant.from_body(body)
-        _require_slot(entry, governing_slot(GRANTED, entry.seq))
         _require_of_account(self.accounts.get(budget.dataset), budget.unit)
         confirmed = body.get(CONFIRMED, {}).get("by", "")
         granted = Granted(budget, entry.seq, entry.time, body["by"], body["reason"], confirmed)
@@ -239,7 +278,6 @@ class LedgerState:
 
     def _reserve(self, entry: Entry) -> None:
         request = records.ReservationRequest.from_body(entry.body)
-        _require_slot(entry, self.spend_slot(request.spend_id))
         account = self.accounts.get(request.dataset)
         _require_of_account(account, request.unit, request.relation)
         if not (account.divided_into(request.blocks) if account else not request.blocks):
@@ -247,198 +285,97 @@ class LedgerState:
         if request.release in self.releases or self.pending(request.spend_id):
             raise ValueError("reserved twice")
         rule = self.house.rules_of(request.dataset).admission
-        release = records.Release(request, (self._step(entry),), admission=rule)
+        release = Release(request, (self._step(entry),), admission=rule)
         self.releases[request.release] = release
         self.sums.move(None, release)
         self.runs.setdefault(request.spend_id, []).append(request.release)
         self.reservations.setdefault(request.dataset, []).append(request.release)
 
-    def _move(self, entry: Entry) -> None:
+    def _allow(self, entry: Entry) -> None:
+        self.allowed[entry.body["account"]] = entry.seq
+
+    def _change(self, entry: Entry) -> None:
+        """Post an entry on a release, in place of the release before it."""
         release = self.releases[entry.body["release"]]
-        step = self._step(entry)
-        _require_slot(entry, state_slot(release.id, step.state))
+        if release.state not in _STATES.get(entry.kind, State):
+            raise ValueError("not in this state")
+        changes = {
+            RUN: _begun,
+            SEALED: _sealed,
+            DELIVERED: _delivered,
+            SIGNED: _signed,
+            CONSENTED: self._consented,
+            LOOKED: self._looked,
+            DELETED: _deleted,
+        }
+        changed = changes.get(entry.kind, self._moved)(release, entry)
+        self.releases[release.id] = changed
+        self.sums.move(release, changed)
+
+    def _moved(self, release: Release, entry: Entry) -> Release:
+        step, signatures = self._step(entry), _signatures(release, entry)
         if step.state not in release.state.next:
             raise ValueError("not allowed from this state")
-        signatures = _signatures(release, entry)
-        moved = replace(release, steps=(*release.steps, step), signatures=signatures)
-        self.releases[release.id] = moved
-        self.sums.move(release, moved)
-        if step.state is records.State.FORFEITED:
+        if step.state is State.FORFEITED:
             self.forfeits.setdefault(release.request.dataset, []).append(release.id)
         self.counted_refusals |= REFUSAL in entry.body
+        return replace(release, steps=(*release.steps, step), signatures=signatures)
+
+    def _consented(self, release: Release, entry: Entry) -> Release:
+        consents = (*release.consents, self.house.consent_to(release, entry))
+        return replace(release, consents=consents, signatures=_signatures(release, entry))
+
+    def _looked(self, release: Release, entry: Entry) -> Release:
+        page = str(entry.body.get("page", ""))
+        look = records.Look(page, **self.house.act(entry))
+        return replace(release, looks=(*release.looks, look))
 
     def _step(self, entry: Entry) -> records.ReleaseStep:
-        body = entry.body
-        digests = body["evidence"].items()
+        digests = entry.body["evidence"].items()
         evidence = {key: records.require_text(key, digest) for key, digest in digests}
-        by = records.require_text("by", body["by"])
-        return records.ReleaseStep(
-            records.State(entry.kind),
-            entry.seq,
-            entry.time,
-            by,
-            body["reason"],
-            evidence,
-            self.house.known_as(by),
-        )
-
-    def _begin_run(self, entry: Entry) -> None:
-        release, mark = self.releases[entry.body["release"]], records.Mark.from_body(entry.body)
-        _require_slot(entry, run_slot(release))
-        records.identifier("nonce", mark.nonce)
-        if (
-            release.state is not records.State.SPENT
-            or release.seal
-            or mark.position < _reached(release)
-        ):
-            raise ValueError("no run begins here")
-        self.releases[release.id] = replace(release, runs=(*release.runs, mark))
-
-    def _seal(self, entry: Entry) -> None:
-        release, mark = self.releases[entry.body["release"]], records.Mark.from_body(entry.body)
-        _require_slot(entry, seal_slot(release.id))
-        if release.state is not records.State.SPENT or mark.position < _reached(release):
-            raise ValueError("no journal is sealed here")
-        self.releases[release.id] = replace(release, seal=mark)
-
-    def _deliver(self, entry: Entry) -> None:
-        release = self.releases[entry.body["release"]]
-        _require_slot(entry, delivery_slot(release.id))
-        records.require_text("by", entry.body["by"])
-        if release.state in _UNFINISHED:
-            raise ValueError("not finished")
-        self.releases[release.id] = replace(release, delivered=True)
-
-    def _sign(self, entry: Entry) -> None:
-        release, digest = self.releases[entry.body["release"]], entry.body["signature"]
-        _require_slot(entry, signature_slot(entry.seq))
-        records.require_text("by", entry.body["by"])
-        records.identifier("signature", digest)
-        self.releases[release.id] = replace(release, signatures=_signatures(release, entry))
-
-    def _allow(self, entry: Entry) -> None:
-        _require_slot(entry, governing_slot(ALLOWED, entry.seq))
-        records.require_text("by", entry.body["by"])
-        records.require_text("reason", entry.body["reason"])
-        self.allowed[records.require_text("account", entry.body["account"])] = entry.seq
-
-    def _decline(self, entry: Entry) -> None:
-        _require_slot(entry, decline_slot(entry.seq))
-        for name in ("dataset", "unit", "method", "epsilon", "delta", "by"):
-            records.require_text(name, entry.body[name])
-
-    def _consent(self, entry: Entry) -> None:
-        release = self._candidate(entry)
-        _require_slot(entry, consent_slot(release.id, len(release.consents)))
-        consents = (*release.consents, self.house.consent_to(release, entry))
-        signatures = _signatures(release, entry)
-        self.releases[release.id] = replace(release, consents=consents, signatures=signatures)
-
-    def _look(self, entry: Entry) -> None:
-        release, body = self._candidate(entry), entry.body
-        _require_slot(entry, look_slot(release))
-        signed = body["by"], body["reason"], self.house.known_as(body["by"])
-        looks = (*release.looks, records.Look(entry.seq, entry.time, *signed))
-        self.releases[release.id] = replace(release, looks=looks)
-
-    def _candidate(self, entry: Entry) -> records.Release:
-        """The candidate that a signed entry is on."""
-        for name in ("by", "reason"):
-            records.require_text(name, entry.body[name])
-        release = self.releases[entry.body["release"]]
-        if release.state is not records.State.CANDIDATE:
-            raise ValueError("no candidate")
-        return release
-
-    def _delete(self, entry: Entry) -> None:
-        release, deletion = self.releases[entry.body["release"]], Deletion.of(entry)
-        records.require_text("by", entry.body["by"])
-        records.require_text("reason", entry.body["reason"])
-        _require_slot(entry, deletion_slot(release))
-        self.releases[release.id] = replace(release, deletions=(*release.deletions, deletion))
+        return records.ReleaseStep(State(entry.kind), evidence, **self.house.act(entry))
 
 
-_UNFINISHED = (
-    records.State.RESERVED,
-    records.State.SPENT,
-    records.State.REFUNDED,
-    records.State.FORFEITED,
-)
-"""States of releases that have nothing to deliver."""
+def _begun(release: Release, entry: Entry) -> Release:
+    mark = _place(release, entry)
+    records.identifier("nonce", mark.nonce)
+    if release.seal:
+        raise ValueError("no run begins here")
+    return replace(release, runs=(*release.runs, mark))
 
 
-def _signatures(release: records.Release, entry: Entry) -> dict[str, int]:
+def _sealed(release: Release, entry: Entry) -> Release:
+    return replace(release, seal=_place(release, entry))
+
+
+def _place(release: Release, entry: Entry) -> records.Mark:
+    """The place in a journal that an entry records, not before the one where the last run began."""
+    mark = records.Mark.from_body(entry.body)
+    if release.runs and mark.position < release.runs[-1].position:
+        raise ValueError("before the last run")
+    return mark
+
+
+def _delivered(release: Release, _: Entry) -> Release:
+    return replace(release, delivered=True)
+
+
+def _signed(release: Release, entry: Entry) -> Release:
+    records.identifier("signature", entry.body["signature"])
+    return replace(release, signatures=_signatures(release, entry))
+
+
+def _deleted(release: Release, entry: Entry) -> Release:
+    return replace(release, deletions=(*release.deletions, Deletion.of(entry)))
+
+
+def _signatures(release: Release, entry: Entry) -> dict[str, int]:
     """Digests of the signatures on a release after an entry, each with its first entry."""
     evidence = entry.body.get("evidence", {})
     digests = (entry.body.get("signature"), evidence.get(SIGNATURE), evidence.get(APPROVAL))
     return {digest: entry.seq for digest in digests if digest} | dict(release.signatures)
 
 
-def consent_slot(release: str, number: int) -> str:
-    """The slot of a person who approves a release, after a ``number`` of others."""
-    return f"consent/{release}/{number}"
-
-
-def look_slot(release: records.Release) -> str:
-    """The slot of the next attack on a candidate by its data."""
-    return f"look/{release.id}/{len(release.looks)}"
-
-
-def decline_slot(seq: int | str) -> str:
-    """The slot of a request that was declined: each is new."""
-    return f"declined/{seq}"
-
-
-def signature_slot(seq: int) -> str:
-    """The slot of a signature: each is new."""
-    return f"signature/{seq}"
-
-
-def account_slot(name: str) -> str:
-    """The slot of an account: a name is given once."""
-    return f"account/{name}"
-
-
-def reading_slot(seq: int) -> str:
-    """The slot of a reading that an account has from now on."""
-    return f"reading/{seq}"
-
-
-def place_slot(seq: int) -> str:
-    """The slot of further places: each time is new."""
-    return f"places/{seq}"
-
-
-def state_slot(release: str, state: records.State) -> str:
-    """The slot of a state: a release enters each state once."""
-    return f"move/{release}/{state.value}"
-
-
-def run_slot(release: records.Release) -> str:
-    """The slot of the next run of a release: each begins once."""
-    return f"run/{release.id}/{len(release.runs)}"
-
-
-def seal_slot(release: str) -> str:
-    """The slot of a seal: a journal is sealed once."""
-    return f"seal/{release}"
-
-
-def delivery_slot(release: str) -> str:
-    """The slot of a delivery: a release is delivered once."""
-    return f"delivery/{release}"
-
-
-def _reached(release: records.Release) -> int:
-    """The number of answers that the last run began with."""
-    return release.runs[-1].position if release.runs else 0
-
-
 def _require_of_account(account: Account | None, unit: str, relation: str | None = None) -> None:
     if account and (unit != account.unit or relation not in (None, account.relation)):
         raise ValueError("another unit or relation than the account's")
-
-
-def _require_slot(entry: Entry, slot: str) -> None:
-    if entry.slot != slot:
-        raise ValueError("another slot")

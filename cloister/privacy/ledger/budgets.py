@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
 from itertools import pairwise
-from typing import Self
 
 from cloister.errors import BudgetExceeded, InputError
 from cloister.figures import count_of
@@ -33,26 +32,6 @@ from cloister.privacy.ledger.accounts import BudgetGrant, Period
 from cloister.privacy.ledger.books import LedgerState
 from cloister.privacy.ledger.house import FILTER, SUM
 from cloister.privacy.ledger.records import Release, ReservationRequest, State
-
-
-def binding_budgets(books: LedgerState, dataset: str, unit: str, time: str) -> list[BudgetGrant]:
-    """The budgets that hold at a time, the last granted first; empty if none was granted.
-
-    A budget of another period takes effect with the next window of both: until then the earlier one
-    holds too, so that no change of the period frees what was spent. One for ever counts all that
-    was, so the earlier ends with its own window. A budget of the same period replaces the one
-    before at once.
-    """
-    grants = books.grants.get((dataset, unit), [])
-    if not grants or dataset not in books.accounts:
-        return [granted.budget for granted in grants[-1:]]
-    binding = {grants[-1].budget.period: grants[-1].budget}
-    for earlier, later in reversed(list(pairwise(grants))):
-        period, changed = earlier.budget.period, later.time
-        both = {period, later.budget.period} - ({Period.EVER} - {period})
-        if any(spell.window(changed) == spell.window(time) for spell in both):
-            binding.setdefault(period, earlier.budget)
-    return list(binding.values())
 
 
 @dataclass(frozen=True)
@@ -127,34 +106,6 @@ class Window:
     charged: composition.Charges = field(default_factory=composition.Charges)
     relations: frozenset[str] = frozenset()
 
-    @classmethod
-    def of(
-        cls,
-        books: LedgerState,
-        owner: tuple[str, str],
-        period: Period,
-        time: str,
-        block: str | None = None,
-    ) -> Self:
-        """The window of a dataset and unit, or of one of its blocks, that a time falls in."""
-        name = period.window(time)
-        keys = [key for key, _ in books.sums_of(*owner, name, block)]
-        charged = _charges(books, owner, name, composition.CHARGED, block)
-        relations = frozenset(key.relation for key in keys if key.standing in composition.CHARGED)
-        if FILTER not in {key.admission for key in keys}:
-            rule = books.house.rules_of(owner[0]).admission
-            return cls(name, rule, charged, (), charged, relations)
-        releases = [
-            release
-            for release in books.reserved(*owner, block)
-            if composition.falls_in(release, name)
-        ]
-        begun = next(release.steps[0].seq for release in releases if release.admission == FILTER)
-        before = [release for release in releases if release.steps[0].seq < begun]
-        summed = [release.request for release in before if not _given_back(release, begun)]
-        filtered = tuple(release for release in releases[len(before) :] if release.state.charged)
-        return cls(name, FILTER, composition.Charges.of(summed), filtered, charged, relations)
-
     def total(
         self,
         delta: Fraction,
@@ -181,149 +132,161 @@ class Window:
         return epsilon, max(Fraction(0), budget.delta - self.summed.sum.delta)
 
 
-def _charges(
-    books: LedgerState,
-    owner: tuple[str, str],
-    window: str,
-    standings: Collection[composition.ChargeState],
-    block: str | None = None,
-) -> composition.Charges:
-    """The charges of releases of some standings in a window."""
-    sums = books.sums_of(*owner, window, block)
-    parts = [part for key, part in sums if key.standing in standings]
+@dataclass(frozen=True)
+class Budgets:
+    """The budgets of a dataset and unit at a time, by a composition, and what is charged to them.
 
-    def requests() -> Iterator[ReservationRequest]:
-        for release in books.reserved(*owner, block):
-            if (
-                composition.falls_in(release, window)
-                and composition.ChargeState.of(release) in standings
-            ):
-                yield release.request
+    Each method is about the whole, or about a block of growing data.
+    """
 
-    return composition.Charges(reduce(composition.Sum.plus, parts, composition.Sum()), requests)
+    books: LedgerState
+    dataset: str
+    unit: str
+    time: str
+    compose: composition.Compose = composition.basic_composition
+
+    def binding(self) -> list[BudgetGrant]:
+        """The budgets that hold, the last granted first; empty if none was granted.
+
+        A budget of another period takes effect with the next window of both: until then the earlier
+        one holds too, so that no change of the period frees what was spent. One for ever counts all
+        that was, so the earlier ends with its own window. A budget of the same period replaces the
+        one before at once.
+        """
+        grants = self.books.grants.get((self.dataset, self.unit), [])
+        if not grants or self.dataset not in self.books.accounts:
+            return [granted.budget for granted in grants[-1:]]
+        binding = {grants[-1].budget.period: grants[-1].budget}
+        for earlier, later in reversed(list(pairwise(grants))):
+            period, changed = earlier.budget.period, later.time
+            both = {period, later.budget.period} - ({Period.EVER} - {period})
+            if any(spell.window(changed) == spell.window(self.time) for spell in both):
+                binding.setdefault(period, earlier.budget)
+        return list(binding.values())
+
+    def releases(self, window: str, block: str | None = None) -> Iterator[Release]:
+        """The releases reserved in a window, oldest first, whatever became of them."""
+        reserved = self.books.reserved(self.dataset, self.unit, block)
+        return (release for release in reserved if composition.falls_in(release, window))
+
+    def charges(
+        self, window: str, standings: Collection[composition.ChargeState], block: str | None = None
+    ) -> composition.Charges:
+        """The charges of releases of some standings in a window."""
+        sums = self.books.sums_of(self.dataset, self.unit, window, block)
+        parts = [part for key, part in sums if key.standing in standings]
+
+        def requests() -> Iterator[ReservationRequest]:
+            for release in self.releases(window, block):
+                if composition.ChargeState.of(release) in standings:
+                    yield release.request
+
+        return composition.Charges(reduce(composition.Sum.plus, parts, composition.Sum()), requests)
+
+    def window(self, period: Period, block: str | None = None) -> Window:
+        """The window that the time falls in, and its rule."""
+        name = period.window(self.time)
+        keys = [key for key, _ in self.books.sums_of(self.dataset, self.unit, name, block)]
+        charged = self.charges(name, composition.CHARGED, block)
+        relations = frozenset(key.relation for key in keys if key.standing in composition.CHARGED)
+        if FILTER not in {key.admission for key in keys}:
+            rule = self.books.house.rules_of(self.dataset).admission
+            return Window(name, rule, charged, (), charged, relations)
+        releases = [*self.releases(name, block)]
+        begun = next(release.steps[0].seq for release in releases if release.admission == FILTER)
+        before = [release for release in releases if release.steps[0].seq < begun]
+        summed = [release.request for release in before if not _given_back(release, begun)]
+        filtered = tuple(release for release in releases[len(before) :] if release.state.charged)
+        return Window(name, FILTER, composition.Charges.of(summed), filtered, charged, relations)
+
+    def statuses(self, blocks: Sequence[str] = ()) -> list[BudgetStatus]:
+        """The budget of each of some blocks of growing data, by default of all that were read.
+
+        Of other data, or where none was read, that of the whole. Errors: ``BudgetExceeded`` if none
+        was granted.
+        """
+        return [*map(self.status, blocks or self.books.blocks(self.dataset) or (None,))]
+
+    def tightest(self, blocks: Sequence[str] = ()) -> BudgetStatus:
+        """The budget of these with the least left.
+
+        Errors: ``BudgetExceeded`` if none was granted.
+        """
+        return min(self.statuses(blocks), key=lambda status: (status.left, status.left_delta))
+
+    def status(self, block: str | None = None) -> BudgetStatus:
+        """The last budget that was granted, and its use in the window of the time.
+
+        Raises:
+            BudgetExceeded: none was granted.
+        """
+        binding = self.binding()
+        if not binding:
+            raise BudgetExceeded(
+                f"No budget is granted to dataset '{self.dataset}' with privacy unit "
+                f"'{self.unit}': grant one with cloister budget grant."
+            )
+        budget, *also_binding = binding
+        ever = self.charges(Period.EVER, composition.CHARGED)
+        lifetime_delta = budget.delta if block is None else max(budget.delta, ever.sum.delta)
+        windows = tuple(self.window(grant.period, block) for grant in binding)
+        current = windows[0]
+        opened = self.charges(current.name, composition.FINAL, block)
+        charged, spent = (self._composed(each, budget.delta) for each in (current.charged, opened))
+        rooms = [
+            window.left(grant, self.compose) for window, grant in zip(windows, binding, strict=True)
+        ]
+        return BudgetStatus(
+            budget,
+            current.name,
+            spent,
+            None if charged is None or spent is None else charged - spent,
+            min(epsilon for epsilon, _ in rooms),
+            min(delta for _, delta in rooms),
+            len(current.charged),
+            self._composed(ever, lifetime_delta),
+            len(self.charges(Period.EVER, composition.REFUSALS)),
+            tuple(also_binding),
+            windows,
+            self.books.house.rules_of(self.dataset).admission,
+            current.total(budget.delta, self.compose) if current.admission == FILTER else None,
+            self.charges(Period.EVER, composition.QUERIED),
+            block or "",
+            lifetime_delta,
+        )
+
+    def _composed(self, charges: composition.Charges, delta: Fraction) -> Fraction | None:
+        return composition.checked_composition(charges, delta, self.compose)
+
+    def admit(self, request: ReservationRequest) -> Fraction:
+        """The least epsilon of the last budget that would hold its window with ``request`` in it.
+
+        Of growing data each block that it reads has the budget; the greatest of what they compose
+        to. Errors: ``BudgetExceeded`` if no budget was granted, one that holds would be exceeded,
+        or an officer has to allow the next run; ``InputError`` if the window holds releases under
+        another relation.
+        """
+        _require_allowed(self.books, request)
+        return max(self._admit(request, block) for block in request.blocks or (None,))
+
+    def _admit(self, request: ReservationRequest, block: str | None) -> Fraction:
+        now = self.status(block)
+        totals = []
+        for budget, window in zip((now.budget, *now.also_binding), now.windows, strict=True):
+            _require_one_relation(window, request)
+            if window.admission == FILTER:
+                composition.require_filtered(request)
+            total = window.total(budget.delta, self.compose, [request])
+            exceeded = window.admission == SUM and request.delta > budget.delta
+            if total is None or total > budget.epsilon or exceeded:
+                raise BudgetExceeded(_refusal(request, budget, window, self.compose, block))
+            totals.append(total)
+        return totals[0]
 
 
 def _given_back(release: Release, entry: int) -> bool:
     """Whether a release was given back before an entry was written."""
     return release.state is State.REFUNDED and release.steps[-1].seq < entry
-
-
-def statuses(
-    books: LedgerState,
-    dataset: str,
-    unit: str,
-    time: str,
-    compose: composition.Compose,
-    blocks: Sequence[str] = (),
-) -> list[BudgetStatus]:
-    """The budget of each of some blocks of growing data, by default of all that were read.
-
-    Of other data, or where none was read, that of the whole. Errors: ``BudgetExceeded`` if none was
-    granted.
-    """
-    named = blocks or books.blocks(dataset) or (None,)
-    return [status(books, dataset, unit, time, compose, block) for block in named]
-
-
-def tightest(
-    books: LedgerState,
-    dataset: str,
-    unit: str,
-    time: str,
-    compose: composition.Compose,
-    blocks: Sequence[str] = (),
-) -> BudgetStatus:
-    """The budget of these with the least left.
-
-    Errors: ``BudgetExceeded`` if none was granted.
-    """
-    budgets = statuses(books, dataset, unit, time, compose, blocks)
-    return min(budgets, key=lambda status: (status.left, status.left_delta))
-
-
-def status(
-    books: LedgerState,
-    dataset: str,
-    unit: str,
-    time: str,
-    compose: composition.Compose,
-    block: str | None = None,
-) -> BudgetStatus:
-    """The budget of a dataset, or of one of its blocks, in the window of ``time``.
-
-    Raises:
-        BudgetExceeded: none was granted.
-    """
-    binding = binding_budgets(books, dataset, unit, time)
-    if not binding:
-        raise BudgetExceeded(
-            f"No budget is granted to dataset '{dataset}' with privacy unit '{unit}': grant one "
-            "with cloister budget grant."
-        )
-    budget, *also_binding = binding
-    owner = (dataset, unit)
-    ever = _charges(books, owner, Period.EVER, composition.CHARGED)
-    lifetime_delta = budget.delta if block is None else max(budget.delta, ever.sum.delta)
-    windows = tuple(Window.of(books, owner, grant.period, time, block) for grant in binding)
-    current = windows[0]
-    charged = composition.checked_composition(current.charged, budget.delta, compose)
-    opened = _charges(books, owner, current.name, composition.FINAL, block)
-    spent = composition.checked_composition(opened, budget.delta, compose)
-    reserved = None if charged is None or spent is None else charged - spent
-    rooms = [window.left(grant, compose) for window, grant in zip(windows, binding, strict=True)]
-    return BudgetStatus(
-        budget,
-        current.name,
-        spent,
-        reserved,
-        min(epsilon for epsilon, _ in rooms),
-        min(delta for _, delta in rooms),
-        len(current.charged),
-        composition.checked_composition(ever, lifetime_delta, compose),
-        len(_charges(books, owner, Period.EVER, composition.REFUSALS)),
-        tuple(also_binding),
-        windows,
-        books.house.rules_of(dataset).admission,
-        current.total(budget.delta, compose) if current.admission == FILTER else None,
-        _charges(books, owner, Period.EVER, composition.QUERIED),
-        block or "",
-        lifetime_delta,
-    )
-
-
-def admit_request(
-    books: LedgerState, request: ReservationRequest, time: str, compose: composition.Compose
-) -> Fraction:
-    """The least epsilon of the last budget that would hold its window with ``request`` in it.
-
-    Of growing data each block that it reads has the budget; the greatest of what they compose to.
-    Errors: ``BudgetExceeded`` if no budget was granted, one that holds would be exceeded, or an
-    officer has to allow the next run; ``InputError`` if the window holds releases under another
-    relation.
-    """
-    _require_allowed(books, request)
-    return max(_admit(books, request, time, compose, block) for block in request.blocks or (None,))
-
-
-def _admit(
-    books: LedgerState,
-    request: ReservationRequest,
-    time: str,
-    compose: composition.Compose,
-    block: str | None,
-) -> Fraction:
-    now = status(books, request.dataset, request.unit, time, compose, block)
-    totals = []
-    for budget, window in zip((now.budget, *now.also_binding), now.windows, strict=True):
-        _require_one_relation(window, request)
-        if window.admission == FILTER:
-            composition.require_filtered(request)
-        total = window.total(budget.delta, compose, [request])
-        exceeded = window.admission == SUM and request.delta > budget.delta
-        if total is None or total > budget.epsilon or exceeded:
-            raise BudgetExceeded(_refusal(request, budget, window, compose, block))
-        totals.append(total)
-    return totals[0]
 
 
 def _require_allowed(books: LedgerState, request: ReservationRequest) -> None:

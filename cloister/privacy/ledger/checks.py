@@ -21,7 +21,7 @@ from cloister import errors
 from cloister.privacy.ledger import records
 from cloister.privacy.ledger.accounts import Account
 from cloister.privacy.ledger.books import REFUSAL, LedgerState
-from cloister.privacy.ledger.budgets import admit_request, binding_budgets
+from cloister.privacy.ledger.budgets import Budgets
 from cloister.privacy.ledger.composition import REFUSALS, Compose, basic_composition
 from cloister.privacy.ledger.entries import Anchor, Entry, Finding, check_chain, read_chain
 from cloister.privacy.ledger.leases import Held
@@ -63,8 +63,7 @@ def check_copies(rows: list[Row], entries: list[Entry]) -> list[Finding]:
     return [
         Finding(entry.seq, "was altered: its columns and its text do not agree")
         for row, entry in zip(rows, entries, strict=True)
-        if (row.seq, row.slot, row.previous, row.hash)
-        != (entry.seq, entry.slot, entry.previous, entry.hash)
+        if row != Row.of(entry)
     ]
 
 
@@ -286,9 +285,12 @@ def _require_time(entry: Entry, before: str) -> None:
 
 
 def _require_room(books: LedgerState, compose: Compose, entry: Entry) -> None:
-    request = _request(entry)
+    request = None
+    if entry.kind == records.State.RESERVED:
+        with suppress(KeyError, TypeError, errors.InputError):  # found when it is posted
+            request = records.ReservationRequest.from_body(entry.body)
     if request:
-        admit_request(books, request, entry.time, compose)
+        Budgets(books, request.dataset, request.unit, entry.time, compose).admit(request)
 
 
 def _require_counted(books: LedgerState, entry: Entry) -> None:
@@ -301,18 +303,6 @@ def _require_permission(books: LedgerState, entry: Entry) -> None:
     """Check that who wrote an entry might; one that cannot be read fails when posted."""
     with suppress(KeyError, TypeError, ValueError, AttributeError):
         require_permitted(books, entry)
-
-
-def _request(entry: Entry) -> records.ReservationRequest | None:
-    """The request of a reservation; one that cannot be read is found when it is posted."""
-    try:
-        return (
-            records.ReservationRequest.from_body(entry.body)
-            if entry.kind == records.State.RESERVED
-            else None
-        )
-    except (KeyError, TypeError, errors.InputError):
-        return None
 
 
 def _check_anchors(entries: Sequence[Entry], anchors: Iterable[Anchor]) -> list[Finding]:
@@ -334,7 +324,7 @@ def refusal_of(
     Of the longest of the windows of the budgets that hold at a time.
     """
     owner = release.request.dataset, release.request.unit
-    periods = (budget.period for budget in binding_budgets(books, *owner, time))
+    periods = (budget.period for budget in Budgets(books, *owner, time).binding())
     windows = [
         sum(part.number for key, part in books.sums_of(*owner, window) if key.standing in REFUSALS)
         for window in (period.window(release.reserved_at) for period in periods)
@@ -349,20 +339,13 @@ def require_counted(books: LedgerState, entry: Entry) -> None:
 
     Errors: ``InputError`` if it does not.
     """
-    refused = entry.kind == records.State.FORFEITED or entry.body.get("reason") == records.REFUSED
+    kind, reason = entry.kind, entry.body.get("reason")
+    given_back = kind == records.State.REFUNDED and reason == records.REFUSED
     release = books.releases.get(str(entry.body.get("release")))
-    if (
-        release is None
-        or not refused
-        or entry.kind not in (records.State.REFUNDED, records.State.FORFEITED)
-    ):
+    if release is None or not (given_back or kind == records.State.FORFEITED):
         return
     number, state = refusal_of(books, release, entry.time)
-    if (entry.body.get(REFUSAL), entry.body.get("reason"), entry.kind) != (
-        number,
-        records.REFUSED,
-        state,
-    ):
+    if (entry.body.get(REFUSAL), reason, kind) != (number, records.REFUSED, state):
         raise errors.InputError(
             f"Release {release.id} is refusal {number} of data in its window, by which it is "
             f"{state.words}, and this says otherwise. Nothing was changed."

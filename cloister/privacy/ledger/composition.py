@@ -10,13 +10,13 @@ private, and events that this version does not know.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache, reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from cloister.errors import BudgetExceeded, PrivacyError, UnsupportedEvent
 from cloister.privacy.events import Composed, Event, event_from_json
@@ -125,19 +125,8 @@ def falls_in(release: Release, window: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Charge:
-    """The cost of one release: its declared price, and its events for an accountant."""
-
-    release: str
-    epsilon: Fraction
-    delta: Fraction
-    relation: str
-    events: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class Charges:
-    """Charges to compose: what they sum up to, and each of them, for who needs more than that."""
+    """Charges to compose: what they sum up to, and each request, for who needs more than that."""
 
     sum: Sum = field(default_factory=Sum)
     requests: Callable[[], Iterable[ReservationRequest]] = field(default=tuple, compare=False)
@@ -150,19 +139,14 @@ class Charges:
     def __len__(self) -> int:
         return self.sum.number
 
-    def __iter__(self) -> Iterator[Charge]:
-        return map(charge_of, self.requests())
+    def __iter__(self) -> Iterator[ReservationRequest]:
+        return iter(self.requests())
 
     def plus(self, further: Sequence[ReservationRequest]) -> Self:
         """The composition with further requests."""
         ones = [Sum(1, request.epsilon, request.delta) for request in further]
         total = reduce(Sum.plus, ones, self.sum)
         return type(self)(total, lambda: chain(self.requests(), further))
-
-
-def charge_of(request: ReservationRequest) -> Charge:
-    """The cost of a request."""
-    return Charge(request.release, request.epsilon, request.delta, request.relation, request.events)
 
 
 Compose = Callable[[Charges, Fraction], Fraction | None]
@@ -200,15 +184,10 @@ def checked_composition(charges: Charges, delta: Fraction, compose: Compose) -> 
 def events_of(requests: Iterable[ReservationRequest]) -> dict[Event, int]:
     """The events of requests, each with its multiplicity."""
     descriptions = [request.events for request in requests]
-    events, times = (
-        {id(description): description for description in descriptions},
-        Counter(map(id, descriptions)),
-    )
+    # requests of one plan may hold one object: read once
+    times, events = Counter(map(id, descriptions)), {id(each): each for each in descriptions}
     counts: Counter[Event] = Counter()
-    for (
-        description,
-        values,
-    ) in events.items():  # requests of one plan may hold one object: read once
+    for description, values in events.items():
         counts[event_from_json(values)] += times[description]
     return counts
 
@@ -236,18 +215,14 @@ def filtered_cap(requests: Sequence[ReservationRequest], delta: Fraction) -> Fra
     """
     from cloister.privacy.accounting.filters import least_cap  # which imports numpy and scipy
 
+    def key(request: ReservationRequest) -> Hashable:
+        return id(request.events), request.relation, request.epsilon, request.delta
+
     # requests of one plan may hold one object, which is written as text once
-    alike = {
-        (id(request.events), request.relation, request.epsilon, request.delta): request
-        for request in requests
-    }
+    alike = {key(request): request for request in requests}
     try:
-        costs = {key: _cost_of(request) for key, request in alike.items()}
-        keys = (
-            (id(request.events), request.relation, request.epsilon, request.delta)
-            for request in requests
-        )
-        return least_cap([costs[key] for key in keys], delta)
+        costs = {each: _cost_of(request) for each, request in alike.items()}
+        return least_cap([costs[key(request)] for request in requests], delta)
     except UnsupportedEvent:
         return None
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import dropwhile
 from typing import Any, Self
@@ -121,16 +121,7 @@ class Entry:
     @cached_property
     def _unhashed(self) -> str:
         """The entry as canonical JSON, without its hash."""
-        return _dump(
-            {
-                "seq": self.seq,
-                "time": self.time,
-                "kind": self.kind,
-                "slot": self.slot,
-                "body": self.body,
-                "previous": self.previous,
-            }
-        )
+        return _dump({name: getattr(self, name) for name in _UNHASHED})
 
     @cached_property
     def digest(self) -> str:
@@ -147,6 +138,9 @@ class Entry:
     def anchor(self) -> Anchor:
         """The part of this entry that a certificate records."""
         return Anchor(self.seq, self.hash)
+
+
+_UNHASHED = [part.name for part in fields(Entry) if part.name != "hash"]
 
 
 @dataclass(frozen=True)
@@ -208,9 +202,8 @@ class _Walk:
 
     def _link(self, entry: Entry) -> None:
         if entry.seq > self._seq:
-            self.findings += [
-                Finding(seq, "is missing") for seq in _first_few(self._seq, entry.seq)
-            ]
+            first_few = range(self._seq, min(entry.seq, self._seq + 10))
+            self.findings += [Finding(seq, "is missing") for seq in first_few]
         elif self._previous not in (None, entry.previous):
             self.findings.append(
                 Finding(
@@ -222,10 +215,6 @@ class _Walk:
     def _altered(self, problem: str) -> None:
         self.findings.append(Finding(self._seq, problem))
         self._seq, self._previous = self._seq + 1, None
-
-
-def _first_few(start: int, stop: int) -> range:
-    return range(start, min(stop, start + 10))
 
 
 TYPE = "application/vnd.cloister.ledger-entry+json"
@@ -244,7 +233,7 @@ def signed_body(unsigned: Entry, signer: Signer) -> dict[str, Any]:
         StorageError: the private half of the key cannot be reached.
     """
     signature = signer.sign(_message(unsigned))
-    signed = {"key": signer.key.raw.hex(), "signature": signature.hex()}
+    signed = {"key": signer.key.hex, "signature": signature.hex()}
     return {**unsigned.body, _SIGNED: signed}
 
 
@@ -253,7 +242,7 @@ def signature_findings(entries: Sequence[Entry], keys: Iterable[PublicKey]) -> l
 
     Entries before the first signed one are of versions before 0.3.
     """
-    known = {key.raw.hex() for key in keys}
+    known = {key.hex for key in keys}
     trusted = known | _trusted(entries, known)
     revoked = _revoked(entries, trusted)
     findings, unknown = [], dict[str, list[int]]()
@@ -275,12 +264,12 @@ def signature_findings(entries: Sequence[Entry], keys: Iterable[PublicKey]) -> l
 def revocations(entries: Iterable[Entry]) -> dict[str, int]:
     """The number of the entry that revoked each revoked key, by the key's id."""
     revoked = [entry for entry in entries if entry.kind == REVOKED]
-    return {PublicKey(bytes.fromhex(entry.body["key"])).id: entry.seq for entry in revoked}
+    return {PublicKey.from_hex(entry.body["key"]).id: entry.seq for entry in revoked}
 
 
 def signed_by(entries: Iterable[Entry], key: PublicKey) -> int:
     """How many of some entries a key signed."""
-    return sum(_signer(entry) == key.raw.hex() for entry in entries)
+    return sum(_signer(entry) == key.hex for entry in entries)
 
 
 def _trusted(entries: Sequence[Entry], known: set[str]) -> set[str]:
@@ -309,12 +298,12 @@ def _signer(entry: Entry) -> str | None:
     if not isinstance(signed, Mapping) or signed.keys() != {"key", "signature"}:
         return None
     try:
-        key = PublicKey(bytes.fromhex(signed["key"]))
+        key = PublicKey.from_hex(signed["key"])
         signature = bytes.fromhex(signed["signature"])
     except (InputError, ValueError, TypeError):
         return None
     body = {name: value for name, value in entry.body.items() if name != _SIGNED}
-    return key.raw.hex() if key.verify(signature, _message(replace(entry, body=body))) else None
+    return key.hex if key.verify(signature, _message(replace(entry, body=body))) else None
 
 
 def _message(entry: Entry) -> bytes:
@@ -327,6 +316,6 @@ def _of_unknown_key(key: str, numbers: Sequence[int]) -> Finding:
     return Finding(
         numbers[0],
         f"{number} from here on {'is' if len(numbers) == 1 else 'are'} signed by the key "
-        f"{PublicKey(bytes.fromhex(key)).id[:16]}, which the house does not trust: forged, or of "
+        f"{PublicKey.from_hex(key).id[:16]}, which the house does not trust: forged, or of "
         "another home of yours, whose public key is trusted by cloister keys trust FILE",
     )

@@ -13,15 +13,8 @@ from typing import Any
 from cloister.errors import InputError
 from cloister.privacy.exact import ratio
 from cloister.privacy.ledger import house, records
-from cloister.privacy.ledger.books import (
-    ALLOWED,
-    DECLINED,
-    LOOKED,
-    REFUSAL,
-    decline_slot,
-    look_slot,
-)
-from cloister.privacy.ledger.budgets import tightest
+from cloister.privacy.ledger.books import ALLOWED, DECLINED, LOOKED, REFUSAL
+from cloister.privacy.ledger.budgets import Budgets
 from cloister.privacy.ledger.checks import export_lines, find_release, refusal_of
 from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Anchor, Entry, read_chain
 from cloister.privacy.ledger.ledger import Ledger
@@ -38,7 +31,7 @@ def change_person(
     """
     with ledger.writing() as transaction:
         person = change(transaction.books.house.people.get(name, house.Person(name)))
-        return transaction.govern(house.PERSON, person.body | _signature(by, reason))
+        return transaction.govern(house.PERSON, person.body | records.signed(by, reason))
 
 
 def change_rules(
@@ -55,7 +48,7 @@ def change_rules(
             raise InputError(f"there is no account '{account}'; see cloister dataset list")
         rules = change(books.house.rules_of(account))
         return transaction.govern(
-            house.RULES, {"account": account} | rules.body | _signature(by, reason)
+            house.RULES, {"account": account} | rules.body | records.signed(by, reason)
         )
 
 
@@ -65,7 +58,7 @@ def confirm(ledger: Ledger, proposal: int, by: str, reason: str) -> Entry:
     Errors: ``InputError`` if there is no such proposal; ``NotPermitted`` for who proposed it.
     """
     with ledger.writing() as transaction:
-        return transaction.confirm(proposal, _signature(by, reason))
+        return transaction.confirm(proposal, records.signed(by, reason))
 
 
 def refuse(ledger: Ledger, release: str, by: str) -> records.Release:
@@ -92,11 +85,10 @@ def decline(ledger: Ledger, request: records.ReservationRequest, by: str, purpos
     with ledger.writing() as transaction:
         owner = request.dataset, request.unit
         if owner in transaction.books.grants:
-            books, time, blocks = transaction.books, transaction.time, request.blocks
-            price["left"] = ratio(tightest(books, *owner, time, ledger.compose, blocks).left)
-        slot = decline_slot(transaction.next_seq)
+            budgets = Budgets(transaction.books, *owner, transaction.time, ledger.compose)
+            price["left"] = ratio(budgets.tightest(request.blocks).left)
         body = subject | price | {"by": records.require_text("by", by), "reason": purpose}
-        return transaction.write(DECLINED, slot, body)
+        return transaction.write(DECLINED, body)
 
 
 def allow_run(ledger: Ledger, account: str, by: str, reason: str) -> Entry:
@@ -109,12 +101,11 @@ def allow_run(ledger: Ledger, account: str, by: str, reason: str) -> Entry:
         units = {release.request.unit for release in books.releases.values()}
         if not any(books.forfeited(account, unit) for unit in units):
             raise InputError(f"Nothing keeps account '{account}' from its next run.")
-        slot = house.governing_slot(ALLOWED, transaction.next_seq)
-        return transaction.write(ALLOWED, slot, {"account": account} | _signature(by, reason))
+        return transaction.write(ALLOWED, {"account": account} | records.signed(by, reason))
 
 
-def record_look(ledger: Ledger, release: str, by: str, reason: str) -> Entry:
-    """Record that somebody is about to attack a candidate by its data.
+def record_look(ledger: Ledger, release: str, by: str, reason: str, page: str = "") -> Entry:
+    """Record that somebody is about to attack a candidate by its data; or the ``page`` of it.
 
     Errors: ``InputError`` if it is no candidate; ``NotPermitted`` if ``by`` may not decide on it.
     """
@@ -125,16 +116,16 @@ def record_look(ledger: Ledger, release: str, by: str, reason: str) -> Entry:
                 f"Release {release} is {candidate.state.words}: only a candidate is attacked by "
                 "its data, before it is decided."
             )
-        body = {"release": release} | _signature(by, reason)
-        return transaction.write(LOOKED, look_slot(candidate), body)
+        body = {"release": release} | records.signed(by, reason) | ({"page": page} if page else {})
+        return transaction.write(LOOKED, body)
 
 
 def trust(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
     """Trust the key of another home of the house; doing it again changes nothing."""
     with ledger.writing() as transaction:
         if key not in transaction.books.house.trusted:
-            body = {"key": key.raw.hex()} | _signature(by, reason)
-            transaction.write(TRUSTED, house.trust_slot(key), body)
+            body = {"key": key.hex} | records.signed(by, reason)
+            transaction.write(TRUSTED, body)
 
 
 def record_deletions(
@@ -146,9 +137,9 @@ def record_deletions(
     """
     with ledger.writing() as transaction:
         for release, body in deletions.items():
-            slot = house.deletion_slot(find_release(transaction.books, release))
-            signed = {"release": release, **body, **_signature(by, reason)}
-            transaction.write(house.DELETED, slot, signed)
+            find_release(transaction.books, release)
+            signed = {"release": release, **body, **records.signed(by, reason)}
+            transaction.write(house.DELETED, signed)
 
 
 def revoke(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
@@ -161,13 +152,9 @@ def revoke(ledger: Ledger, key: PublicKey, by: str, reason: str) -> None:
             raise InputError(
                 "the house's own key signs this: change it first, with cloister keys rotate"
             )
-        if key.raw.hex() not in transaction.books.house.revoked:
-            body = {"key": key.raw.hex()} | _signature(by, reason)
-            transaction.write(REVOKED, house.revocation_slot(key), body)
-
-
-def _signature(by: str, reason: str) -> dict[str, str]:
-    return {"by": records.require_text("by", by), "reason": records.require_text("reason", reason)}
+        if key not in transaction.books.house.revoked:
+            body = {"key": key.hex} | records.signed(by, reason)
+            transaction.write(REVOKED, body)
 
 
 def restore(address: str | Path, export: Path) -> Anchor:

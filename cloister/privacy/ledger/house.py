@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar
 
 from cloister.errors import InputError
 from cloister.identities import identity_of, named, token_end
-from cloister.privacy.ledger.entries import REVOKED, TRUSTED, Anchor, Entry
+from cloister.privacy.ledger.entries import Anchor, Entry
 from cloister.privacy.ledger.records import Consent, Release, State, require_text
 from cloister.privacy.signing import ROLES, PublicKey
 
@@ -72,11 +72,6 @@ class Deletion:
     def places(self) -> list[str]:
         """All places, whatever their kind."""
         return [path for places in self.kinds.values() for path in places]
-
-
-def deletion_slot(release: Release) -> str:
-    """The slot of the next deletion of a release."""
-    return f"deletion/{release.id}/{len(release.deletions)}"
 
 
 def is_deleted(release: Release, path: str) -> bool:
@@ -156,7 +151,7 @@ class Person:
             if require_text("identity", identity) != identity_of(identity):
                 raise InputError(f"'{identity}' acts for somebody: give who acts alone.")
         for key in self.keys:
-            PublicKey(bytes.fromhex(key))
+            PublicKey.from_hex(key)
 
     @property
     def body(self) -> dict[str, Any]:
@@ -238,39 +233,21 @@ class Proposal:
 class House:
     """People by name, rules by account, proposals by the number of their entry; keys of the house.
 
-    Those that are trusted, and by what entry others, in hexadecimal, were revoked. ``issued`` holds
+    Those that are trusted, and by what entry others were revoked. ``issued`` holds
     until when a token is valid, by the number of the entry that issued it.
     """
 
     people: dict[str, Person] = field(default_factory=dict)
     rules: dict[str, Rules] = field(default_factory=dict)
     trusted: set[PublicKey] = field(default_factory=set)
-    revoked: dict[str, Anchor] = field(default_factory=dict)
+    revoked: dict[PublicKey, Anchor] = field(default_factory=dict)
     proposals: dict[int, Proposal] = field(default_factory=dict)
     issued: dict[int, str] = field(default_factory=dict)
-
-    def post(self, entry: Entry) -> None:
-        """Post an entry on the house."""
-        kinds = {
-            PERSON: self._set_person,
-            RULES: self._set_rules,
-            TRUSTED: self._trust,
-            PROPOSED: self._propose,
-            REVOKED: self._revoke,
-        }
-        kinds[entry.kind](entry)
-
-    def close_proposal(self, entry: Entry) -> None:
-        """A confirmed entry takes the place of its proposal."""
-        if CONFIRMED in entry.body:
-            del self.proposals[entry.body[CONFIRMED]["proposal"]]
 
     @property
     def revocations(self) -> dict[str, int]:
         """The number of the entry that revoked each revoked key, by the key's id."""
-        return {
-            PublicKey(bytes.fromhex(key)).id: anchor.seq for key, anchor in self.revoked.items()
-        }
+        return {key.id: anchor.seq for key, anchor in self.revoked.items()}
 
     def rules_of(self, account: str) -> Rules:
         """The rules of an account, else those of every account."""
@@ -294,8 +271,7 @@ class House:
 
     def name_of(self, by: str) -> str:
         """The person who acts, by one name for all their identities."""
-        person = self.person_of(by)
-        return person.name if person else identity_of(by)
+        return self.known_as(by) or identity_of(by)
 
     def known_as(self, by: str) -> str:
         """The name of the person who acts; empty where the identity is nobody's."""
@@ -311,6 +287,11 @@ class House:
         owner = next((each.name for each in self.people.values() if key in each.keys), "")
         return f"the key {key_id(key)}" + (f" of {owner}" if owner else "")
 
+    def act(self, entry: Entry) -> dict[str, Any]:
+        """Who did what an entry records, when and why: the fields of an `Act`."""
+        acted = {name: entry.body[name] for name in ("by", "reason")}
+        return acted | {"seq": entry.seq, "time": entry.time, "person": self.known_as(acted["by"])}
+
     def consent_to(self, release: Release, entry: Entry) -> Consent:
         """An approval after which a release waits for others, counted in the role that needs it."""
         by, needed = entry.body["by"], self.rules_of(release.request.dataset).approvals
@@ -319,37 +300,32 @@ class House:
         person = self.person_of(by)
         role = matched.get(person, "") if person else ""
         number = Counter(matched.values())[role]
-        signed = (entry.seq, entry.time, by, entry.body["reason"], person.name if person else "")
-        return Consent(role, number, needed.get(role, 0), *signed)
+        return Consent(role, number, needed.get(role, 0), **self.act(entry))
 
-    def _set_person(self, entry: Entry) -> None:
+    def set_person(self, entry: Entry) -> None:
+        """Post a person as an officer set them."""
         person = Person.from_body(entry.body)
-        _require_signed_entry(entry, governing_slot(PERSON, entry.seq))
         known = self.people.get(person.name, Person(person.name)).identities
         for identity in person.identities:
             if identity not in known and (end := token_end(identity)):
                 self.issued[entry.seq] = end
         self.people[person.name] = person
 
-    def _set_rules(self, entry: Entry) -> None:
-        _require_signed_entry(entry, governing_slot(RULES, entry.seq))
-        account = require_text("account", entry.body["account"])
-        self.rules[account] = Rules.from_body(entry.body)
+    def set_rules(self, entry: Entry) -> None:
+        """Post the rules of an account."""
+        self.rules[entry.body["account"]] = Rules.from_body(entry.body)
 
-    def _trust(self, entry: Entry) -> None:
-        key = PublicKey(bytes.fromhex(entry.body["key"]))
-        _require_signed_entry(entry, trust_slot(key))
-        self.trusted.add(key)
+    def trust(self, entry: Entry) -> None:
+        """Post a key that is trusted."""
+        self.trusted.add(PublicKey.from_hex(entry.body["key"]))
 
-    def _revoke(self, entry: Entry) -> None:
-        key = PublicKey(bytes.fromhex(entry.body["key"]))
-        _require_signed_entry(entry, revocation_slot(key))
-        self.revoked[key.raw.hex()] = entry.anchor
+    def revoke(self, entry: Entry) -> None:
+        """Post that a key was revoked."""
+        self.revoked[PublicKey.from_hex(entry.body["key"])] = entry.anchor
 
-    def _propose(self, entry: Entry) -> None:
-        body, kind = entry.body["body"], entry.body["kind"]
-        _require_signed_entry(entry, governing_slot(PROPOSED, entry.seq))
-        self.proposals[entry.seq] = Proposal(entry.seq, kind, body)
+    def propose(self, entry: Entry) -> None:
+        """Post what another officer has yet to confirm."""
+        self.proposals[entry.seq] = Proposal(entry.seq, entry.body["kind"], entry.body["body"])
 
 
 P = TypeVar("P", bound=Hashable)
@@ -386,32 +362,6 @@ def key_id(key: str) -> str:
     Of a text that is no key, as a forger may have written, return its own start.
     """
     try:
-        return PublicKey(bytes.fromhex(key)).id[:16]
+        return PublicKey.from_hex(key).id[:16]
     except (ValueError, TypeError, InputError):
         return str(key)[:16]
-
-
-def governing_slot(kind: str, seq: int) -> str:
-    """The slot of a grant, a person, rules or a proposal: each time is new."""
-    return f"{_SLOTS.get(kind, kind)}/{seq}"
-
-
-_SLOTS = {"budget_granted": "grant"}
-"""Slots that were named before kinds of entries gave them their names."""
-
-
-def trust_slot(key: PublicKey) -> str:
-    """The slot of a key: it is trusted once."""
-    return f"trust/{key.id}"
-
-
-def revocation_slot(key: PublicKey) -> str:
-    """The slot of a revocation: a key is revoked once."""
-    return f"revoke/{key.id}"
-
-
-def _require_signed_entry(entry: Entry, slot: str) -> None:
-    require_text("by", entry.body["by"])
-    require_text("reason", entry.body["reason"])
-    if entry.slot != slot:
-        raise ValueError("another slot")

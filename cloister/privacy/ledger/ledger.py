@@ -14,18 +14,8 @@ from cloister.errors import InputError, StorageError
 from cloister.privacy.exact import Amount, ratio
 from cloister.privacy.ledger import checks, leases, records
 from cloister.privacy.ledger.accounts import Account, BudgetGrant, Opening
-from cloister.privacy.ledger.books import (
-    DELIVERED,
-    RUN,
-    SEALED,
-    SIGNED,
-    LedgerState,
-    delivery_slot,
-    run_slot,
-    seal_slot,
-    signature_slot,
-)
-from cloister.privacy.ledger.budgets import BudgetStatus, admit_request, statuses, tightest
+from cloister.privacy.ledger.books import DELIVERED, RUN, SEALED, SIGNED, LedgerState
+from cloister.privacy.ledger.budgets import Budgets, BudgetStatus
 from cloister.privacy.ledger.checkpoints import (
     INTERVAL,
     CheckpointFile,
@@ -90,14 +80,11 @@ class Ledger:
         amounts, periods or names that cannot be used.
         """
         budget = BudgetGrant.of(dataset, unit, epsilon, delta, period)
-        signature = {
-            "by": records.require_text("by", by),
-            "reason": records.require_text("reason", reason),
-        }
+        signature = records.signed(by, reason)
         with self.writing() as transaction:
             proposal = transaction.grant(budget, signature)
-            now = transaction.time
-            return proposal or tightest(transaction.books, dataset, unit, now, self.compose)
+            books, now = transaction.books, transaction.time
+            return proposal or Budgets(books, dataset, unit, now, self.compose).tightest()
 
     def open_account(self, account: Account, by: str, reason: str) -> Account:
         """Register a data set, or further places of one; each place is of one account.
@@ -105,10 +92,7 @@ class Ledger:
         Errors: ``InputError`` if the account is of another unit or relation, or a place is
         registered to another.
         """
-        signature = {
-            "by": records.require_text("by", by),
-            "reason": records.require_text("reason", reason),
-        }
+        signature = records.signed(by, reason)
         with self.writing() as transaction:
             return transaction.open(account, signature)
 
@@ -117,10 +101,7 @@ class Ledger:
 
         Errors: ``InputError`` as of :meth:`open_account`, or if it is read so already.
         """
-        signature = {
-            "by": records.require_text("by", by),
-            "reason": records.require_text("reason", reason),
-        }
+        signature = records.signed(by, reason)
         with self.writing() as transaction:
             return transaction.reread(account, signature)
 
@@ -164,10 +145,10 @@ class Ledger:
                 account = transaction.open(opening.account, declared)
                 if (account.name, account.unit) not in transaction.books.grants:
                     transaction.grant(opening.budget, declared)
-            composed = admit_request(transaction.books, request, transaction.time, self.compose)
+            owner, now = (request.dataset, request.unit), transaction.time
+            composed = Budgets(transaction.books, *owner, now, self.compose).admit(request)
             signature = {"by": by, "reason": purpose, "evidence": {}, "composed": ratio(composed)}
-            slot = transaction.books.spend_slot(request.spend_id)
-            transaction.write(records.State.RESERVED.value, slot, request.body | signature)
+            transaction.write(records.State.RESERVED.value, request.body | signature)
             return records.Reservation(transaction.books.releases[request.release], resumed=False)
 
     def spend(
@@ -180,14 +161,11 @@ class Ledger:
         same journal and data only, so that answers that were lost are never drawn again for free.
         Errors: ``JournalMismatch`` for others; ``InputError`` if its state does not allow it.
         """
-        evidence = {
-            "data": records.identifier("data", data),
-            "journal": records.identifier("journal", journal),
-        }
+        evidence = {"data": data, "journal": journal}
+        sealed = {"fingerprint": fingerprint} if fingerprint else {}
+        for name, text in (evidence | sealed).items():
+            records.identifier(name, text)
         signature = {"by": records.require_text("by", by), "reason": ""}
-        sealed = (
-            {"fingerprint": records.identifier("fingerprint", fingerprint)} if fingerprint else {}
-        )
         with self.writing() as transaction:
             current = checks.find_release(transaction.books, release)
             if current.state is records.State.SPENT:
@@ -220,7 +198,7 @@ class Ledger:
             if not lease.live:
                 checks.require_whole_journal(current, lease, journal)
                 if not journal.sealed:
-                    transaction.write(RUN, run_slot(current), marked(release, by, journal.mark))
+                    transaction.write(RUN, marked(release, by, journal.mark))
                 leases.take(self.store, transaction.connection, release, owner)
         if lease.live:
             raise StorageError(
@@ -244,7 +222,7 @@ class Ledger:
         with self.writing() as transaction:
             current = checks.find_release(transaction.books, release)
             if current.seal is None:
-                transaction.write(SEALED, seal_slot(release), marked(release, by, mark))
+                transaction.write(SEALED, marked(release, by, mark))
             elif current.seal != mark:
                 raise checks.stale_journal(release)
             return transaction.books.releases[release]
@@ -255,19 +233,15 @@ class Ledger:
             current = checks.find_release(transaction.books, release)
             if not current.delivered:
                 body = {"release": release, "by": records.require_text("by", by)}
-                transaction.write(DELIVERED, delivery_slot(release), body)
+                transaction.write(DELIVERED, body)
             return transaction.books.releases[release]
 
     def sign(self, release: str, by: str, signature: str) -> records.Release:
         """Record the digest of a signature, which shows that it is older than later entries."""
         with self.writing() as transaction:
-            body = {
-                "release": release,
-                "by": records.require_text("by", by),
-                "signature": signature,
-            }
+            signer = {"release": release, "by": records.require_text("by", by)}
             checks.find_release(transaction.books, release)
-            transaction.write(SIGNED, signature_slot(transaction.next_seq), body)
+            transaction.write(SIGNED, signer | {"signature": signature})
             return transaction.books.releases[release]
 
     def advance(
@@ -284,10 +258,7 @@ class Ledger:
 
         Errors: ``InputError`` if there is no such release, or its state does not allow the move.
         """
-        signature = {
-            "by": records.require_text("by", by),
-            "reason": records.require_text("reason", reason),
-        }
+        signature = records.signed(by, reason)
         if to is records.State.SPENT:
             raise InputError("A release is spent by its run, with a journal: start the run again.")
         with self.writing() as transaction:
@@ -303,7 +274,7 @@ class Ledger:
         Errors: ``BudgetExceeded`` if none was granted.
         """
         books, now = self._books()
-        return tightest(books, dataset, unit, now, self.compose, blocks)
+        return Budgets(books, dataset, unit, now, self.compose).tightest(blocks)
 
     def budgets(self) -> list[BudgetStatus]:
         """All budgets, now; of growing data those of the blocks that were read."""
@@ -311,7 +282,7 @@ class Ledger:
         return [
             status
             for owner in books.grants
-            for status in statuses(books, *owner, now, self.compose)
+            for status in Budgets(books, *owner, now, self.compose).statuses()
         ]
 
     def books(self) -> LedgerState:

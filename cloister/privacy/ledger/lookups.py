@@ -14,7 +14,7 @@ from threading import Lock
 from sqlalchemy import text
 
 from cloister.errors import VerificationError
-from cloister.privacy.ledger.books import LedgerState, consent_slot, decline_slot, state_slot
+from cloister.privacy.ledger.books import DECLINED, LedgerState
 from cloister.privacy.ledger.checkpoints import LedgerSnapshot
 from cloister.privacy.ledger.checks import require_sound
 from cloister.privacy.ledger.entries import Anchor, Entry
@@ -29,7 +29,7 @@ def anchor_at(ledger: Ledger, seq: int) -> Anchor:
     Errors: ``VerificationError`` if it is not there as it was written.
     """
     with ledger.store.reading() as connection:
-        entry = ledger.store.find(connection, "seq", seq)
+        entry = ledger.store.find(connection, seq)
     if entry is None:
         raise VerificationError(
             f"Entry {seq} of the ledger is not there as it was written: run cloister verify."
@@ -40,25 +40,24 @@ def anchor_at(ledger: Ledger, seq: int) -> Anchor:
 def holds(ledger: Ledger, anchor: Anchor) -> bool:
     """Whether an entry is in the ledger as it was written."""
     with ledger.store.reading() as connection:
-        entry = ledger.store.find(connection, "seq", anchor.seq)
+        entry = ledger.store.find(connection, anchor.seq)
         return entry is not None and entry.anchor == anchor
 
 
 def moves_of(ledger: Ledger, release: Release) -> list[Entry]:
     """The entries by which a release was moved, or approved by one of several."""
-    slots = [state_slot(release.id, step.state) for step in release.steps]
-    slots += [consent_slot(release.id, number) for number in range(len(release.consents))]
+    acts = (*release.steps, *release.consents)
     with ledger.store.reading() as connection:
-        entries = [ledger.store.find(connection, "slot", slot) for slot in slots]
+        entries = [ledger.store.find(connection, act.seq) for act in acts]
     return [entry for entry in entries if entry]
 
 
 def declined(ledger: Ledger, dataset: str | None = None) -> list[Entry]:
     """Return the requests that were declined, oldest first: of a dataset, or all."""
-    slots = text(f"SELECT slot FROM {TABLE} WHERE slot LIKE :slots ORDER BY seq")
+    query = text(f"SELECT seq FROM {TABLE} WHERE slot LIKE :slots ORDER BY seq")
     with ledger.store.reading() as connection:
-        rows = connection.execute(slots, {"slots": decline_slot("%")}).all()
-        entries = [ledger.store.find(connection, "slot", row.slot) for row in rows]
+        rows = connection.execute(query, {"slots": f"{DECLINED}/%"}).all()
+        entries = [ledger.store.find(connection, row.seq) for row in rows]
     return [each for each in entries if each and dataset in (None, each.body["dataset"])]
 
 

@@ -48,6 +48,7 @@ from cloister.privacy.ledger.house import (
     match_roles,
 )
 from cloister.privacy.ledger.records import Release, State
+from cloister.privacy.signing import PublicKey
 
 SECONDED = (GRANTED, PERSON, RULES)
 """Kinds of entries that another officer confirms, where the rules ask for a second one."""
@@ -107,17 +108,16 @@ def _require_decider(books: LedgerState, release: Release, entry: Entry) -> None
 
 def missing_of(books: LedgerState, release: Release) -> str:
     """Who has yet to approve a release, in words."""
-    required = books.house.rules_of(release.request.dataset).approvals
-    return _wanted(_missing(required, map(books.house.person_of, _voices(release))))
+    return _wanted(missing_approvals(books, release))
 
 
 def missing_approvals(
-    books: LedgerState, release: Release, by: str, *, matched: bool = True
+    books: LedgerState, release: Release, *by: str, matched: bool = True
 ) -> dict[str, int]:
-    """How many people of each role have yet to approve a release, once ``by`` does too."""
+    """How many people of each role have yet to approve a release, once those of ``by`` do too."""
     house = books.house
     required = house.rules_of(release.request.dataset).approvals
-    return _missing(required, map(house.person_of, (*_voices(release), by)), matched=matched)
+    return _missing(required, map(house.person_of, (*_voices(release), *by)), matched=matched)
 
 
 def _voices(release: Release) -> list[str]:
@@ -203,7 +203,7 @@ def _missing_to_approve(rules: Rules, people: Iterable[Person]) -> str:
 
 def _signs(house: House, person: Person) -> bool:
     """Whether a person has a key to approve by, and it is not revoked."""
-    return bool(person.keys) and person.keys[-1] not in house.revoked
+    return bool(person.keys) and PublicKey.from_hex(person.keys[-1]) not in house.revoked
 
 
 _HOW_TO_SET = "with cloister people set NAME --role ROLE --identity WHO"
@@ -267,15 +267,12 @@ def _require_second(house: House, entry: Entry) -> None:
     body = {key: value for key, value in entry.body.items() if key not in (CONFIRMED, "signed")}
     if proposal is None or (proposal.kind, dict(proposal.body)) != (entry.kind, body):
         raise _refusal(f"entry {confirmed['proposal']} proposes nothing that is to be confirmed")
-    second = house.person_of(confirmed["by"])
-    if house.name_of(confirmed["by"]) == house.name_of(body["by"]):
-        raise _refusal(
-            f"{house.name_of(body['by'])} proposed this, and another officer confirms it"
-        )
-    if house.people and not (second and "officer" in second.roles):
-        raise _refusal(
-            f"{house.name_of(confirmed['by'])} is no officer, and an officer confirms it"
-        )
+    first, second = house.name_of(body["by"]), house.name_of(confirmed["by"])
+    if first == second:
+        raise _refusal(f"{first} proposed this, and another officer confirms it")
+    person = house.person_of(confirmed["by"])
+    if house.people and not (person and "officer" in person.roles):
+        raise _refusal(f"{second} is no officer, and an officer confirms it")
 
 
 def _require_person(house: House, entry: Entry) -> None:
@@ -318,11 +315,9 @@ def _require_purpose(entry: Entry) -> None:
 def _require_other_eyes(house: House, release: Release, by: str) -> None:
     if not house.rules_of(release.request.dataset).four_eyes:
         return
-    ran = {house.name_of(step.by) for step in release.steps if step.state in _RUN}
-    if house.name_of(by) in ran:
-        raise _refusal(
-            f"{house.name_of(by)} ran release {release.id}, and the rules ask for somebody else"
-        )
+    ran, decider = [step.by for step in release.steps if step.state in _RUN], house.name_of(by)
+    if decider in map(house.name_of, ran):
+        raise _refusal(f"{decider} ran release {release.id}, and the rules ask for somebody else")
 
 
 def _require_own_key(house: House, release: Release, entry: Entry) -> None:
@@ -340,7 +335,7 @@ def _require_own_key(house: House, release: Release, entry: Entry) -> None:
             f"{house.key_words(key)} signed, and {person.name} acts, whose key is "
             f"{key_id(person.keys[-1])}: give that one with --sign"
         )
-    if person.keys[-1] in house.revoked:
+    if not _signs(house, person):
         raise _refusal(f"the key of {person.name} is revoked: set another")
 
 

@@ -37,8 +37,7 @@ class Mark:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
-        """The place that somebody's entry holds; ValueError or InputError for none that is."""
-        require_text("by", body["by"])
+        """The place that an entry holds; ValueError or InputError for none that is."""
         position = body["position"]
         if type(position) is not int or position < 0:
             raise ValueError("no position")
@@ -148,6 +147,11 @@ def require_text(name: str, text: str) -> str:
     return text
 
 
+def signed(by: str, reason: str) -> dict[str, str]:
+    """Who writes an entry, and why, as its body holds them; errors as of `require_text`."""
+    return {"by": require_text("by", by), "reason": require_text("reason", reason)}
+
+
 def identifier(name: str, text: str) -> str:
     """``text``, if it is 1 to 128 letters, digits, dots, dashes, colons or underscores.
 
@@ -227,25 +231,18 @@ class ReservationRequest:
         return cls(**{part.name: values[part.name] for part in fields(cls)})
 
 
-@dataclass(frozen=True)
-class ReleaseStep:
-    """One change of a release's state: by whom, when, why, and digests of its documents.
+@dataclass(frozen=True, kw_only=True)
+class Act:
+    """Who did something to a release, when and why, by the number of its entry.
 
     ``person`` is whose identity it then was, by name; empty if nobody's.
     """
 
-    state: State
     seq: int
     time: str
     by: str
     reason: str
-    evidence: Mapping[str, str]
     person: str = ""
-
-    @property
-    def words(self) -> str:
-        """What happened."""
-        return self.state.words
 
     @property
     def who(self) -> str:
@@ -254,7 +251,20 @@ class ReleaseStep:
 
 
 @dataclass(frozen=True)
-class Consent:
+class ReleaseStep(Act):
+    """One change of a release's state, with digests of its documents."""
+
+    state: State
+    evidence: Mapping[str, str]
+
+    @property
+    def words(self) -> str:
+        """What happened."""
+        return self.state.words
+
+
+@dataclass(frozen=True)
+class Consent(Act):
     """An approval after which a release waits for others.
 
     It is the ``number``-th of ``needed`` by a ``role``; in no role that the rules ask for it does
@@ -264,11 +274,6 @@ class Consent:
     role: str
     number: int
     needed: int
-    seq: int
-    time: str
-    by: str
-    reason: str
-    person: str = ""
 
     @property
     def words(self) -> str:
@@ -277,31 +282,22 @@ class Consent:
             return "approved (in no role that the rules count)"
         return f"approved ({self.role} {self.number} of {self.needed})"
 
-    @property
-    def who(self) -> str:
-        """Who did it, by name."""
-        return named(self.person, self.by)
-
 
 @dataclass(frozen=True)
-class Look:
-    """Somebody attacked the rows of a candidate by its data: a decision after it is a selection."""
+class Look(Act):
+    """Somebody attacked the rows of a candidate by its data: a decision after it is a selection.
 
-    seq: int
-    time: str
-    by: str
-    reason: str
-    person: str = ""
+    ``page`` is a keyed digest of what it showed, recorded by an entry of its own.
+    """
+
+    page: str = ""
 
     @property
     def words(self) -> str:
         """What happened."""
+        if self.page:
+            return f"recorded what the attack showed (a page of keyed digest {self.page[:16]}...)"
         return "attacked by its data (to approve it then is a selection, which no epsilon covers)"
-
-    @property
-    def who(self) -> str:
-        """Who did it, by name."""
-        return named(self.person, self.by)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -54,6 +54,11 @@ class Row:
     previous: str
     hash: str
     line: str
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self:
+        """The row of an entry."""
+        return cls(entry.seq, entry.slot, entry.previous, entry.hash, entry.line)
 
 
 @dataclass(frozen=True)
@@ -135,10 +140,9 @@ class Store:
         since = "" if first is None else f" WHERE seq >= {first:d}"
         return [_row(*row) for row in connection.exec_driver_sql(f"{_ROWS}{since} ORDER BY seq")]
 
-    def find(self, connection: Connection, column: str, value: object) -> Entry | None:
-        """The entry with a number or slot, if it is there and its text is as it was written."""
-        query = text(f"{_ROWS} WHERE {column} = :value")
-        row = connection.execute(query, {"value": value}).first()
+    def find(self, connection: Connection, seq: int) -> Entry | None:
+        """The entry with a number, if it is there and its text is as it was written."""
+        row = connection.execute(text(f"{_ROWS} WHERE seq = :seq"), {"seq": seq}).first()
         with suppress(VerificationError):
             entry = Entry.parse(_row(*row).line) if row else None
             return entry if entry and entry.hash == entry.digest else None
@@ -146,13 +150,7 @@ class Store:
 
     def append(self, connection: Connection, entry: Entry) -> None:
         """Add one entry, inside a writing transaction."""
-        values = {
-            "seq": entry.seq,
-            "slot": entry.slot,
-            "previous": entry.previous,
-            "hash": entry.hash,
-        }
-        connection.execute(_INSERT, values | {"line": entry.line})
+        connection.execute(_INSERT, asdict(Row.of(entry)))
 
     def damages(self) -> list[str]:
         """Problems of the database itself: table and guards, pages and indexes."""

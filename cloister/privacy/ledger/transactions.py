@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -19,15 +19,10 @@ from cloister.privacy.ledger.books import (
     READ,
     REREAD,
     LedgerState,
-    account_slot,
-    consent_slot,
-    place_slot,
-    reading_slot,
-    state_slot,
 )
 from cloister.privacy.ledger.checks import require_account, require_counted, require_unit
 from cloister.privacy.ledger.entries import Anchor, Entry, signed_body
-from cloister.privacy.ledger.house import CONFIRMED, MATCHED, PROPOSED, Proposal, governing_slot
+from cloister.privacy.ledger.house import CONFIRMED, MATCHED, PROPOSED, Proposal
 from cloister.privacy.ledger.records import Mark, Release, State, require_text
 from cloister.privacy.ledger.store import Store
 from cloister.privacy.signing import Signer
@@ -47,18 +42,22 @@ class Transaction:
     time: str
     signer: Signer | None = None
 
-    def write(self, kind: str, slot: str, body: Mapping[str, Any]) -> Entry:
+    def next(self, kind: str, body: Mapping[str, Any]) -> Entry:
+        """The entry of a kind that would follow, unsigned."""
+        slot = self.books.slot(kind, body, self.last.seq + 1 if self.last else 1)
+        return Entry.after(self.last, self.time, kind, slot, body)
+
+    def write(self, kind: str, body: Mapping[str, Any]) -> Entry:
         """Add an entry, signed if there is a signer.
 
         Errors: ``NotPermitted`` if who writes it may not.
         """
-        entry = Entry.after(self.last, self.time, kind, slot, body)
+        entry = self.next(kind, body)
         permissions.require_permitted(self.books, entry)
         permissions.require_keepable(self.books, entry)
         require_counted(self.books, entry)
         if self.signer:
-            signed = signed_body(entry, self.signer)
-            entry = Entry.after(self.last, self.time, kind, slot, signed)
+            entry = self.next(kind, signed_body(entry, self.signer))
         self.append(entry)
         return entry
 
@@ -70,13 +69,8 @@ class Transaction:
 
     def holds(self, anchor: Anchor) -> bool:
         """Whether the ledger holds an entry, as it was written."""
-        entry = self.store.find(self.connection, "seq", anchor.seq)
+        entry = self.store.find(self.connection, anchor.seq)
         return entry is not None and entry.anchor == anchor
-
-    @property
-    def next_seq(self) -> int:
-        """The number of the next entry."""
-        return self.last.seq + 1 if self.last else 1
 
     def restore(self, entries: Sequence[Entry]) -> None:
         """Add entries as they were written, to a ledger that has none.
@@ -97,10 +91,10 @@ class Transaction:
         The proposal, if it is one.
         """
         if not self.books.house.needs_second(body):
-            self.write(kind, governing_slot(kind, self.next_seq), body)
+            self.write(kind, body)
             return None
         proposed = {"kind": kind, "body": dict(body), "by": body["by"], "reason": body["reason"]}
-        entry = self.write(PROPOSED, governing_slot(PROPOSED, self.next_seq), proposed)
+        entry = self.write(PROPOSED, proposed)
         return self.books.house.proposals[entry.seq]
 
     def confirm(self, proposal: int, signature: Mapping[str, str]) -> Entry:
@@ -112,8 +106,7 @@ class Transaction:
         if proposed is None:
             raise InputError(f"Entry {proposal} proposes nothing, or was confirmed already.")
         confirmed = {CONFIRMED: {"proposal": proposal} | dict(signature)}
-        slot = governing_slot(proposed.kind, self.next_seq)
-        return self.write(proposed.kind, slot, dict(proposed.body) | confirmed)
+        return self.write(proposed.kind, dict(proposed.body) | confirmed)
 
     def grant(self, budget: BudgetGrant, signature: Mapping[str, str]) -> Proposal | None:
         """Grant a budget, or propose it; the proposal.
@@ -131,15 +124,15 @@ class Transaction:
         require_account(self.books, account)
         opened = self.books.accounts.get(account.name)
         if opened is None:
-            self.write(OPENED, account_slot(account.name), account.body | dict(signature))
+            self.write(OPENED, account.body | dict(signature))
             return self.books.accounts[account.name]
         if places := [location for location in account.places if location not in opened.places]:
             added = {"account": account.name, "places": places}
-            self.write(PLACED, place_slot(self.next_seq), added | dict(signature))
+            self.write(PLACED, added | dict(signature))
         new = {name: fact for name, fact in account.reading.items() if name not in opened.reading}
         if new:
             pinned = {"account": account.name, "reading": new}
-            self.write(READ, reading_slot(self.next_seq), pinned | dict(signature))
+            self.write(READ, pinned | dict(signature))
         return self.books.accounts[account.name]
 
     def reread(self, account: Account, signature: Mapping[str, str]) -> Account:
@@ -153,7 +146,7 @@ class Transaction:
             raise InputError(f"account '{account.name}' {why}. Nothing was changed.")
         require_account(self.books, replace(account, reading={}))
         moved = {"account": account.name, "reading": dict(account.reading)}
-        self.write(REREAD, reading_slot(self.next_seq), moved | dict(signature))
+        self.write(REREAD, moved | dict(signature))
         return self.books.accounts[account.name]
 
     def move(self, release: Release, to: State, signature: Mapping[str, Any]) -> Release:
@@ -172,13 +165,12 @@ class Transaction:
         if to is State.APPROVED:
             body |= {MATCHED: True}
         if to is State.APPROVED and permissions.missing_approvals(self.books, release, body["by"]):
-            self.write(CONSENTED, consent_slot(release.id, len(release.consents)), body)
+            self.write(CONSENTED, body)
         else:
-            self.write(to.value, state_slot(release.id, to), body)
+            self.write(to.value, body)
         return self.books.releases[release.id]
 
 
 def marked(release: str, by: str, mark: Mark) -> dict[str, Any]:
     """The body of an entry on a place in a journal."""
-    position = {"position": mark.position, "digest": mark.digest, "nonce": mark.nonce}
-    return {"release": release, "by": require_text("by", by), **position}
+    return {"release": release, "by": require_text("by", by), **asdict(mark)}

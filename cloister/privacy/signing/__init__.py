@@ -2,7 +2,6 @@
 
 from cloister.privacy.signing.envelope import (
     Envelope,
-    Signature,
     add_signature,
     pae,
     read_envelope,
@@ -13,18 +12,11 @@ from cloister.privacy.signing.envelope import (
     write_envelope,
 )
 from cloister.privacy.signing.keys import FileSigner, PublicKey, Signer, TokenSigner, open_signer
-from cloister.privacy.signing.statement import (
-    ChangedFiles,
-    Statement,
-    compare_folder,
-    folder_digests,
-    make_statement,
-)
+from cloister.privacy.signing.statement import compare_folder, folder_digests, make_statement
 from cloister.privacy.signing.trust import (
     HOUSE,
     ROLES,
     TRUST_TYPE,
-    HashedEntry,
     Record,
     Revocation,
     Role,
@@ -42,18 +34,14 @@ __all__ = [
     "HOUSE",
     "ROLES",
     "TRUST_TYPE",
-    "ChangedFiles",
     "Envelope",
     "FileSigner",
-    "HashedEntry",
     "PublicKey",
     "Record",
     "Revocation",
     "Role",
-    "Signature",
     "Signer",
     "Standing",
-    "Statement",
     "TokenSigner",
     "Trust",
     "add_signature",

@@ -149,11 +149,8 @@ def read_envelope(path: Path) -> Envelope:
     """
     if not path.is_file():
         raise StorageError(f"{path} is not a file; correct the path")
-    try:
-        with path.open("rb") as file:
-            text = file.read(statement.MOST_BYTES + 1)
-    except OSError as error:
-        raise statement.storage_error(path, "read", error) from None
+    with statement.reaching(path), path.open("rb") as file:
+        text = file.read(statement.MOST_BYTES + 1)
     return Envelope.parse(text, str(path))
 
 
@@ -163,10 +160,8 @@ def write_envelope(path: Path, envelope: Envelope, *, replace: bool = False) -> 
     Raises:
         StorageError: a file is there already, or it cannot be written.
     """
-    try:
+    with statement.reaching(path, "written"):
         write_whole(path, lambda part: part.write_bytes(envelope.text), replace=replace)
-    except OSError as error:
-        raise statement.storage_error(path, "written", error) from None
 
 
 def _unreadable(name: str, fault: statement.Fault) -> VerificationError:

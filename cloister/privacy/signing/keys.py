@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from cloister.errors import InputError, StorageError
 from cloister.files import write_whole
+from cloister.privacy.signing.statement import reaching
 
 _KEY_BYTES = 32
 """Bytes of a public key: y of a point of the curve, and the sign of its x as the highest bit."""
@@ -75,6 +76,16 @@ class PublicKey:
         object.__setattr__(self, "id", hashlib.sha256(self.raw).hexdigest())
 
     @classmethod
+    def from_hex(cls, text: str) -> Self:
+        """The key of a text in hexadecimal. Errors: ``ValueError`` for others, and as of a key."""
+        return cls(bytes.fromhex(text))
+
+    @property
+    def hex(self) -> str:
+        """The key in hexadecimal."""
+        return self.raw.hex()
+
+    @classmethod
     def from_pem(cls, text: bytes, name: str = "the public key") -> Self:
         """The key of a PEM text (``BEGIN PUBLIC KEY``); ``name`` names it in messages.
 
@@ -100,13 +111,8 @@ class PublicKey:
             StorageError: the file cannot be read.
             InputError: it is not such a key.
         """
-        try:
-            with path.open("rb") as file:
-                text = file.read(_LONGEST_FILE)
-        except OSError as error:
-            raise StorageError(
-                f"{path} cannot be read ({os.strerror(error.errno or 0)}); correct the path"
-            ) from None
+        with reaching(path, remedy="correct the path"), path.open("rb") as file:
+            text = file.read(_LONGEST_FILE)
         return cls.from_pem(text, str(path))
 
     @property
@@ -158,15 +164,11 @@ class FileSigner:
             StorageError: the file cannot be read or made, is a link, belongs to or is readable by
                 others, is not such a key, or has another passphrase.
         """
-        try:
+        remedy = "correct the path, or restore it from a backup"
+        with reaching(f"The key {path}", "read or made", remedy):
             if make and not path.exists():
                 _make_key(path, passphrase().encode())
             text = _read_private(path)
-        except OSError as error:
-            raise StorageError(
-                f"The key {path} cannot be read or made ({os.strerror(error.errno or 0)}); correct "
-                "the path, or restore it from a backup"
-            ) from None
         encrypted = b"BEGIN ENCRYPTED PRIVATE KEY" in text
         private = _private_key(text, passphrase().encode() if encrypted else b"")
         if private is None:

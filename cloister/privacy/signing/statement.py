@@ -12,7 +12,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -234,14 +235,12 @@ def _names(folder: Path, apart: Collection[str]) -> list[str]:
     """All files, links and folders that hold nothing; sorted."""
     if not folder.is_dir():
         raise StorageError(f"{folder} is not a folder; correct the path")
-    try:
+    with reaching(folder):
         names = [
             path.relative_to(folder).as_posix()
             for path in folder.rglob("*")
             if path.is_symlink() or not path.is_dir() or not any(path.iterdir())
         ]
-    except OSError as error:
-        raise storage_error(folder, "read", error) from None
     return sorted(name for name in names if name not in apart)
 
 
@@ -250,17 +249,20 @@ def _digest(folder: Path, name: str) -> str:
     path = folder / name
     if path.is_symlink() or not path.is_file():
         return ""
+    with reaching(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def reaching(
+    path: Path | str, verb: str = "read", remedy: str = "make room or correct the path"
+) -> Iterator[None]:
+    """Turn the system's refusal of a path into ``StorageError``: what cannot be done with it."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        yield
     except OSError as error:
-        raise storage_error(path, "read", error) from None
-
-
-def storage_error(path: Path, verb: str, error: OSError) -> StorageError:
-    """The message for a path that the system refuses."""
-    reason = os.strerror(error.errno or 0)
-    return StorageError(f"{path} cannot be {verb} ({reason}); make room or correct the path")
+        reason = os.strerror(error.errno or 0)
+        raise StorageError(f"{path} cannot be {verb} ({reason}); {remedy}") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,12 +11,13 @@ Source of roles, thresholds and versions: The Update Framework (theupdateframewo
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Annotated, Any, Self
+
+from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter
 
 from cloister.errors import InputError, StorageError, VerificationError
 from cloister.privacy.signing.envelope import (
@@ -27,7 +28,7 @@ from cloister.privacy.signing.envelope import (
     signers,
 )
 from cloister.privacy.signing.keys import PublicKey, Signer
-from cloister.privacy.signing.statement import make_statement
+from cloister.privacy.signing.statement import make_statement, reaching
 
 TRUST_TYPE = "urn:cloister:trust"
 """The type of what a trust statement says."""
@@ -41,17 +42,12 @@ ROLES = ("engineer", "officer", "reviewer", "auditor")
 _MOST_KEYS = 100
 """Keys of a role at most: each is tried with each signature."""
 
-
-class HashedEntry(Protocol):
-    """Number and hash of an entry of the ledger."""
-
-    @property
-    def seq(self) -> int:
-        """The number."""
-
-    @property
-    def hash(self) -> str:
-        """The SHA-256 in hexadecimal."""
+_Key = Annotated[
+    PublicKey, PlainValidator(PublicKey.from_hex), PlainSerializer(lambda key: key.hex)
+]
+_Count = Annotated[int, Field(ge=1)]
+_Text = Annotated[str, Field(min_length=1)]
+"""How a trust statement holds keys, in hexadecimal, and what numbers and texts it may hold."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +58,8 @@ class Role:
     """
 
     name: str
-    people: tuple[tuple[PublicKey, ...], ...]
-    threshold: int = 1
+    people: tuple[tuple[_Key, ...], ...]
+    threshold: _Count = 1
 
     def __post_init__(self) -> None:
         if not 1 <= self.threshold <= len(self.people) or len(self.keys) > _MOST_KEYS:
@@ -88,9 +84,9 @@ class Role:
 class Revocation:
     """A key whose signatures count only if the ledger held them before this entry."""
 
-    key: str
-    seq: int
-    hash: str
+    key: _Text
+    seq: _Count
+    hash: _Text
 
 
 @dataclass(frozen=True)
@@ -101,11 +97,11 @@ class Trust:
     revoked. The house's keys have no role of people. Errors: ``InputError`` for a contradiction.
     """
 
-    house: PublicKey
+    house: _Key
     roles: tuple[Role, ...] = ()
-    former: tuple[PublicKey, ...] = ()
+    former: tuple[_Key, ...] = ()
     revoked: tuple[Revocation, ...] = ()
-    version: int = 1
+    version: _Count = 1
 
     def __post_init__(self) -> None:
         names = [role.name for role in self.roles]
@@ -140,14 +136,6 @@ class Trust:
         """The next version, with another key of the house: both must sign it."""
         former = (*self.former, self.house)
         return replace(self, house=key, former=former, version=self.version + 1)
-
-    def with_revoked(self, key: PublicKey, since: HashedEntry) -> Self:
-        """The next version, where a key's signatures count only before an entry of the ledger.
-
-        The key keeps its role, so that older signatures still count.
-        """
-        revoked = (*self.revoked, Revocation(key.id, since.seq, since.hash))
-        return replace(self, revoked=revoked, version=self.version + 1)
 
     def revoked_since(self, key: str) -> Revocation | None:
         """The earliest revocation of a key, by its id."""
@@ -260,12 +248,8 @@ def read_trust(path: Path) -> list[Envelope]:
         StorageError: it cannot be read.
         VerificationError: it holds something else.
     """
-    try:
+    with reaching(path, remedy="restore it from a backup"):
         lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise StorageError(
-            f"{path} cannot be read ({os.strerror(error.errno or 0)}); restore it from a backup"
-        ) from None
     return [Envelope.parse(line, str(path)) for line in lines]
 
 
@@ -370,24 +354,12 @@ def _require_follows(before: Trust, after: Trust) -> None:
     )
 
 
+_FORM = TypeAdapter(Trust)
+
+
 def _written(trust: Trust) -> dict[str, Any]:
-    return {
-        "version": trust.version,
-        "house": trust.house.raw.hex(),
-        "former": [key.raw.hex() for key in trust.former],
-        "roles": [
-            {
-                "name": role.name,
-                "people": [[key.raw.hex() for key in keys] for keys in role.people],
-                "threshold": role.threshold,
-            }
-            for role in trust.roles
-        ],
-        "revoked": [
-            {"key": revocation.key, "seq": revocation.seq, "hash": revocation.hash}
-            for revocation in trust.revoked
-        ],
-    }
+    content: dict[str, Any] = _FORM.dump_python(trust, mode="json")
+    return content
 
 
 def _read(envelope: Envelope) -> Trust:
@@ -395,55 +367,15 @@ def _read(envelope: Envelope) -> Trust:
     statement = read_statement(envelope, "The trust statement")
     content = statement.facts(TRUST_TYPE)
     try:
-        trust = _parsed(content)
+        trust = _FORM.validate_json(json.dumps(content), strict=True)
     except InputError as error:
         raise VerificationError(f"The trust statement contradicts itself. {error}") from None
-    except (KeyError, TypeError, ValueError):
+    except (TypeError, ValueError):
         raise _not_ours() from None
     same = json.dumps(_written(trust), sort_keys=True) == json.dumps(content, sort_keys=True)
     if not same or statement.subjects != {HOUSE: trust.house.id}:
         raise _not_ours()
     return trust
-
-
-def _parsed(content: Mapping[str, Any]) -> Trust:
-    """The trust of a predicate; whether it is written as ours are is checked after."""
-    roles = (
-        Role(
-            role["name"],
-            tuple(tuple(map(_key, keys)) for keys in role["people"]),
-            _whole(role["threshold"]),
-        )
-        for role in content["roles"]
-    )
-    revoked = (
-        Revocation(_text(revocation["key"]), _whole(revocation["seq"]), _text(revocation["hash"]))
-        for revocation in content["revoked"]
-    )
-    former = map(_key, content["former"])
-    return Trust(
-        _key(content["house"]),
-        tuple(roles),
-        tuple(former),
-        tuple(revoked),
-        _whole(content["version"]),
-    )
-
-
-def _key(text: str) -> PublicKey:
-    return PublicKey(bytes.fromhex(text))
-
-
-def _whole(number: object) -> int:
-    if type(number) is not int or number < 1:
-        raise ValueError
-    return number
-
-
-def _text(text: object) -> str:
-    if not isinstance(text, str) or not text:
-        raise ValueError
-    return text
 
 
 def _not_ours() -> VerificationError:

@@ -12,7 +12,7 @@ from ledger_requests import ask
 
 from cloister.privacy.ledger import Account, Ledger, State
 from cloister.privacy.ledger.accounts import BlockScheme
-from cloister.privacy.ledger.budgets import _charges
+from cloister.privacy.ledger.budgets import Budgets
 from cloister.privacy.ledger.composition import ChargeState, Sum
 from cloister.privacy.ledger.governance import refuse
 
@@ -60,7 +60,7 @@ def test_sums_are_those_of_the_releases(tmp_path: Path, seed: int) -> None:
         for window in WINDOWS:
             for block in blocks:
                 for chosen in standings:
-                    charges = _charges(books, (dataset, "row"), window, chosen, block)
+                    charges = Budgets(books, dataset, "row", "").charges(window, chosen, block)
                     requests = [*charges.requests()]
                     epsilons = sum((each.epsilon for each in requests), Fraction(0))
                     deltas = sum((each.delta for each in requests), Fraction(0))

@@ -23,10 +23,10 @@ from cloister.privacy.ledger import (
     Ledger,
     ReservationRequest,
     State,
-    canonical,
     verify_chain,
     verify_export,
 )
+from cloister.privacy.ledger.entries import canonical
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from signing_keys import FILES, payload, role, signer
+from signing_keys import FILES, payload, revoking, role, signer
 
 from cloister.errors import InputError, VerificationError
 from cloister.privacy.ledger import Anchor
@@ -39,7 +39,7 @@ def chain(*steps) -> list[Envelope]:
 
 
 def test_a_trust_statement_comes_back_as_it_was_signed():
-    trust = FIRST.with_house(NEW.key).with_revoked(BEN.key, Anchor(7, "ab" * 32))
+    trust = revoking(FIRST.with_house(NEW.key), BEN.key, Anchor(7, "ab" * 32))
     envelope = sign_trust(trust, NEW)
     assert follow_trust([Envelope.parse(envelope.text)], NEW.key) == [trust]
     statement = read_statement(envelope)
@@ -148,7 +148,7 @@ def test_neither_a_former_house_nor_officers_change_anything():
         follow_trust(chain((FIRST, OLD), (FIRST.with_role(thief), ADA, BEN, CAI)), OLD.key)
 
 
-REVOKED = FIRST.with_revoked(ADA.key, Anchor(5, "ab" * 32))
+REVOKED = revoking(FIRST, ADA.key, Anchor(5, "ab" * 32))
 
 
 @pytest.mark.parametrize(
@@ -222,8 +222,8 @@ def test_a_stolen_key_cannot_sign_what_was_there_before():
 
 def test_the_earliest_of_two_revocations_holds():
     envelope, digests = approved_by_two()
-    earlier = REVOKED.with_revoked(ADA.key, Anchor(3, "ef" * 32))
-    later = REVOKED.with_revoked(ADA.key, Anchor(9, "ef" * 32))
+    earlier = revoking(REVOKED, ADA.key, Anchor(3, "ef" * 32))
+    later = revoking(REVOKED, ADA.key, Anchor(9, "ef" * 32))
     recorded = Record({digests[ADA.key.id]: 4, digests[BEN.key.id]: 4}, {})
     assert not standing(envelope, earlier, "officer", recorded).complete
     assert standing(envelope, later, "officer", recorded).complete
@@ -232,8 +232,8 @@ def test_the_earliest_of_two_revocations_holds():
 
 def test_a_former_house_can_be_revoked_but_not_the_present_one():
     with pytest.raises(InputError, match="change it for another first"):
-        FIRST.with_revoked(OLD.key, Anchor(5, "ab" * 32))
-    trust = FIRST.with_house(NEW.key).with_revoked(OLD.key, Anchor(5, "ab" * 32))
+        revoking(FIRST, OLD.key, Anchor(5, "ab" * 32))
+    trust = revoking(FIRST.with_house(NEW.key), OLD.key, Anchor(5, "ab" * 32))
     envelope = sign(payload(), OLD)
     digest = min(signature_digests(envelope, [OLD.key])[OLD.key.id])
     assert standing(envelope, trust, HOUSE).undated == {OLD.key.id}

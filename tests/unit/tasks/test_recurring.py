@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cloister.errors import BudgetExceeded, InputError
 from cloister.models.task import Budget as Price
-from cloister.privacy.ledger import BudgetGrant, Charge, basic_composition
+from cloister.privacy.ledger import BudgetGrant, basic_composition
 from cloister.privacy.ledger.composition import Charges
 from cloister.tasks.ledger.budgets import Allowance, room
 
@@ -83,10 +83,8 @@ def test_a_schedule_that_cannot_be_used_is_refused_with_an_example(cron, timezon
 
 @given(amounts, deltas, amounts, deltas)
 def test_there_is_room_for_as_many_releases_as_the_ledger_composes(epsilon, delta, price, chance):
-    charge = Charge("r", price, chance, "add_remove", {})
-
     def fits(number: int) -> bool:
-        total = basic_composition(Charges.of([charge] * number), delta)
+        total = basic_composition(Charges.of([Price(price, chance)] * number), delta)
         return total is not None and total <= epsilon
 
     fit = room(epsilon, delta, Price(price, chance))
