@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.models.relational import constraints
+from cloister.models.relational.likeness import Anchors
 from cloister.models.relational.matching import match, match_in_slices
 from cloister.models.relational.profiles import (
     MOST_UNKNOWNS,
@@ -29,7 +30,6 @@ from cloister.models.relational.profiles import (
     numbers_of,
     parts_of,
 )
-from cloister.models.transforms.likeness import Anchors
 from cloister.schema import relations
 from cloister.schema.domain import Table
 from cloister.schema.partition import PairKinds, Partition

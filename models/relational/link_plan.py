@@ -21,9 +21,9 @@ from pydantic import Field
 
 from cloister.figures import count_of, figure
 from cloister.models.core.budget_split import DIGITS, CountNoise, counts_stage
+from cloister.models.relational.likeness import CLEAR
 from cloister.models.relational.profiles import MOST_PARTS, Workload
 from cloister.models.task import DatabaseTask, Stage, options_of
-from cloister.models.transforms.likeness import CLEAR
 from cloister.privacy.accounting.accountants import noise_multiplier
 from cloister.privacy.events import repeat
 from cloister.privacy.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Neighbours

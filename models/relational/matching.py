@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Floats, Integers
 from cloister.models.relational.degrees import Tilts, draw_by_group, draw_degrees, with_total
+from cloister.models.relational.likeness import Anchors
 from cloister.models.relational.profiles import Problem
-from cloister.models.transforms.likeness import Anchors
 
 _ANY_FREE = 1e-12
 """Weight of any profile with free places: chosen when no likelier one has any."""

@@ -21,10 +21,10 @@ from cloister.models.relational import link_plan, profiles
 from cloister.models.relational import rows as row_models
 from cloister.models.relational.constraints import distinct_pairs, rules_across
 from cloister.models.relational.degrees import DegreeGroups
+from cloister.models.relational.likeness import released_ratios
 from cloister.models.relational.link import Answers, Drawing, Link, Measured
 from cloister.models.relational.plan import RelationalParameters
 from cloister.models.task import DatabaseTask, Plan, Task
-from cloister.models.transforms.likeness import released_ratios
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.distances import Candidate, ConditionalScores

@@ -11,8 +11,8 @@ from cloister.models.constrained import ConstrainedModel
 from cloister.models.core.bins import Histogram
 from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.protocol import ModelState, counts_of
+from cloister.models.relational.likeness import Likeness, independent_anchor_ratios, released_ratios
 from cloister.models.transforms.differenced import DifferencedModel
-from cloister.models.transforms.likeness import Likeness, independent_anchor_ratios, released_ratios
 from cloister.models.transforms.person_sampler import PersonsSampler
 from cloister.models.transforms.person_tables import PERSONS, ROWS
 from cloister.models.transforms.persons import PersonSplit

@@ -20,12 +20,12 @@ from cloister.constraints.counting import satisfying
 from cloister.errors import SampleError
 from cloister.figures import count_of
 from cloister.models.protocol import Model
+from cloister.models.relational.likeness import LikeAnchors, Likeness
 from cloister.models.sampling.chain import flatten_chain
 from cloister.models.sampling.conditions import GivenSampler
 from cloister.models.sampling.drawing import ANYTHING, Given, Sampler, Where, number_keys
 from cloister.models.sampling.row_by_row import AcceptedRows, Penalty
 from cloister.models.sampling.sampler import ConstraintSampler
-from cloister.models.transforms.likeness import LikeAnchors, Likeness
 from cloister.models.transforms.person_tables import PersonTasks
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import Serial

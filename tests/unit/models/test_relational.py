@@ -20,6 +20,7 @@ from cloister.errors import DataError, PlanError
 from cloister.models.registry import create
 from cloister.models.relational import profiles
 from cloister.models.relational.degrees import round_unbiased
+from cloister.models.relational.likeness import anchor_ratios
 from cloister.models.relational.link import Link, Measured, Side
 from cloister.models.relational.link_plan import MOST_CANDIDATES, workloads
 from cloister.models.relational.matching import match
@@ -28,7 +29,6 @@ from cloister.models.relational.paper.relationship import sample_exactly
 from cloister.models.relational.rows import estimate_rows, tasks_of_rows
 from cloister.models.relational.synthesizer import RelationalSynthesizer
 from cloister.models.task import Budget, DatabaseTask, Task
-from cloister.models.transforms.likeness import anchor_ratios
 from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.noise import Neighbours
