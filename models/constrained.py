@@ -314,6 +314,10 @@ class ConstrainedModel(ABC):
         """Rows of the :attr:`constraint_sampler` as those of the table: they are."""
         return rows
 
+    def unfinished(self, rows: Table) -> Table:
+        """Rows of the table as those of the :attr:`constraint_sampler`; see :meth:`finish`."""
+        return rows
+
     def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
         """Exactly ``rows`` rows that satisfy every hard constraint.
 

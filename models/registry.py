@@ -17,8 +17,8 @@ from cloister.models.one_table import OneTable, plan_table
 from cloister.models.protocol import AnySynthesizer, DatabaseSynthesizer, Progress, silent
 from cloister.models.task import Budget, Task
 from cloister.models.transforms.differences import Differences
-from cloister.models.transforms.persons import PersonSplit
 from cloister.models.transforms.transformation import Transformed
+from cloister.models.transforms.units import UnitRows
 
 FORMER = MappingProxyType({"cloister": "mixture"})
 """Names of version 0.1, whose specs, models and certificates have them."""
@@ -143,7 +143,7 @@ def offered() -> list[str]:
 def create(name: str, progress: Progress = silent) -> AnySynthesizer:
     """The method of that name, of one table for persons too; InputError if there is none."""
     method = METHODS[present_name(name)](progress)
-    return method if method.of_database else Transformed(method, (PersonSplit, Differences))
+    return method if method.of_database else Transformed(method, (UnitRows, Differences))
 
 
 def over_databases(method: AnySynthesizer) -> DatabaseSynthesizer[Any, Any]:

@@ -1,27 +1,23 @@
-"""Within-person correlation: how alike two rows of one person are, attribute by attribute.
+"""How alike two rows of one parent are, attribute by attribute, where tables refer to each other.
 
-Two rows of each person are compared, and the kinds of their pairs counted with noise: equal, or how
+Two rows of each parent are compared, and the kinds of their pairs counted with noise: equal, or how
 far apart. Their shares over those of unrelated rows say how much likelier a value is, given another
-row of the same person. The first row of a synthetic person is drawn from the model alone, the
-others like its anchors, which are values that the first is like. Rows of several tables are drawn
-before they have a parent: there each parent gets the values of a row, its anchors, and rows that
-are like them. Rows are so like an anchor that two of them are as alike as was counted.
+row of the same parent. Rows are drawn before they have a parent: each parent gets the values of a
+row, its anchors, and rows that are like them, so that two of them are as alike as was counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.arrays import TINY, Floats, Integers
+from cloister.arrays import Floats, Integers
 from cloister.models.core.bins import Histogram
-from cloister.schema.columns import Grid
-from cloister.schema.partition import ALONE, EQUAL, NEAR, PairKinds
+from cloister.schema.partition import ALONE, EQUAL, PairKinds
 
 CLEAR = 3.0
 """Standard deviations of noise by which a count must differ from that of unrelated rows.
@@ -38,12 +34,6 @@ _FLOOR = 0.5
 
 _GREATEST = 1e4
 """Greatest ratio, and inverse of the least."""
-
-_POINTS = 64
-"""Values of a level over which ratios are averaged, and of which one is chosen.
-
-With 16, moments three days apart in levels of eighty days came out ten times as far apart.
-"""
 
 _QUANTILES = 512
 """Values of an attribute, each of as many rows, by which blocks are judged."""
@@ -74,9 +64,6 @@ these have what is left."""
 _NO_SHARE = 1e-6
 """Added to shares of kinds, so that their ratios are finite."""
 
-_BLOCK = 1_024
-"""Distinct values whose ratios to all levels are computed at a time."""
-
 _SEED = 20_261_124
 """Public seed of the unrelated pairs."""
 
@@ -105,81 +92,6 @@ def _unrelated(bins: Histogram, rng: np.random.Generator) -> tuple[Integers, Int
         for _ in range(2)
     )
     return first, second
-
-
-@dataclass(frozen=True)
-class Likeness:
-    """The ratios (kinds,) of an attribute, over the bins of the model of rows."""
-
-    kinds: PairKinds
-    values: Floats
-    bins: Histogram
-
-    def of_levels(self, anchors: Integers) -> Floats:
-        """The mean ratio (n, levels) of the values of each level to anchors (n,)."""
-        distinct, row = np.unique(anchors, return_inverse=True)
-        if not isinstance(self.kinds.column, Grid):
-            return self._of_listed(distinct)[row]
-        blocks = np.array_split(distinct, -(-len(distinct) // _BLOCK))
-        return np.concatenate([self._of_numbers(block) for block in blocks])[row]
-
-    def _of_numbers(self, anchors: Integers) -> Floats:
-        kinds = self.kinds.of(self._points[None], anchors[:, None, None])
-        return np.asarray(self.values[kinds].mean(axis=2))
-
-    def _of_listed(self, anchors: Integers) -> Floats:
-        cells, levels = self.bins.cell_index(anchors), self.bins.index(anchors)
-        equal = self.bins.shares[cells] / np.maximum(self.bins.mass[levels], TINY)
-        ratios = np.full((len(anchors), self.bins.size), self.values[NEAR])
-        ratios[np.arange(len(anchors)), levels] += equal * (self.values[EQUAL] - self.values[NEAR])
-        return ratios
-
-    def choose(self, levels: Integers, anchors: Integers, rng: np.random.Generator) -> Floats:
-        """Quantiles (n,) inside levels (n,), proportional to the ratios of their values."""
-        quantiles = rng.random((len(levels), _POINTS))
-        codes = self.bins.refine(np.repeat(levels, _POINTS), quantiles.ravel())
-        kinds = self.kinds.of(codes.reshape(quantiles.shape), anchors[:, None])
-        heights = np.cumsum(self.values[kinds], axis=1)
-        target = rng.random(len(levels)) * heights[:, -1]
-        points = np.minimum((heights <= target[:, None]).sum(1), _POINTS - 1)
-        return np.asarray(quantiles[np.arange(len(levels)), points])
-
-    def anchors(self, codes: Integers, rng: np.random.Generator) -> Integers:
-        """Anchors (n,) that rows of these codes (n,) may have."""
-        heights = np.cumsum(self.of_levels(codes) * self.bins.mass, axis=1)
-        marks = rng.random(len(codes)) * heights[:, -1]
-        levels = np.minimum((heights <= marks[:, None]).sum(1), self.bins.size - 1)
-        return self.bins.refine(levels, np.asarray(self.choose(levels, codes, rng)))
-
-    @cached_property
-    def _points(self) -> Integers:
-        quantiles = np.tile((np.arange(_POINTS) + 0.5) / _POINTS, self.bins.size)
-        levels = np.repeat(np.arange(self.bins.size), _POINTS)
-        return self.bins.refine(levels, quantiles).reshape(self.bins.size, _POINTS)
-
-
-@dataclass(frozen=True)
-class LikeAnchors:
-    """Rows drawn like the anchors of their person.
-
-    Implements :class:`cloister.models.sampling.ancestral.ImportanceWeight`; ``anchors`` are its
-    codes (n,) by attribute.
-    """
-
-    likeness: Mapping[str, Likeness]
-    anchors: Mapping[str, Integers]
-
-    def factors(self, name: str) -> Floats | None:
-        """Factors (n, levels) on the probabilities of an attribute."""
-        if name not in self.likeness:
-            return None
-        return self.likeness[name].of_levels(self.anchors[name])
-
-    def quantiles(self, name: str, levels: Integers, rng: np.random.Generator) -> Floats | None:
-        """Quantiles (n,) of an attribute inside its levels (n,)."""
-        if name not in self.likeness:
-            return None
-        return self.likeness[name].choose(levels, self.anchors[name], rng)
 
 
 def anchor_ratios(
@@ -219,19 +131,6 @@ def anchor_ratios(
             for name, ratio in to_anchor.items()
         }
     return nearest
-
-
-def independent_anchor_ratios(
-    kinds: Mapping[str, PairKinds], ratios: Mapping[str, Floats], bins: Mapping[str, Histogram]
-) -> dict[str, Floats]:
-    """The ratios (kinds,) of :func:`anchor_ratios`, of each attribute by its released histogram."""
-    rng = np.random.default_rng(_SEED)
-    return {
-        name: anchor_ratios(
-            {name: kinds[name]}, {name: values}, {name: _unrelated(bins[name], rng)[0]}, rng
-        )[name]
-        for name, values in ratios.items()
-    }
 
 
 def _shares(kinds: PairKinds, pairs: Integers, weights: Floats | None) -> Floats:

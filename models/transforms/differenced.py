@@ -57,6 +57,10 @@ class DifferencedModel(TransformedModel[Differences]):
         """Rows of the constraint sampler with numbers made from differences."""
         return self.sampler.finish(rows)
 
+    def unfinished(self, rows: Table) -> Table:
+        """Rows of the table as those of the constraint sampler; see :meth:`finish`."""
+        return self.transformation.derivation.of(rows)
+
     @property
     def drawn_whole(self) -> frozenset[str]:
         """Sentences of :meth:`post_processing` on how `sampler` draws whole tables."""

@@ -24,7 +24,7 @@ from cloister.constraints import presence_rules
 from cloister.errors import DataError
 from cloister.hashing import Words, derived_key, keyed_rows
 from cloister.models.task import AnyPlan, DatabaseTask
-from cloister.models.transforms import person_tables as persons
+from cloister.models.transforms.unit_tables import PERSONS, unit_table
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.door.table import (
     PrivateColumns,
@@ -201,11 +201,9 @@ def private_database(
 ) -> PrivateDatabase:
     """The doors of the bounded rows of tables, all under one plan."""
     if task.lead.persons:
-        bounded, unit = rows.tables[task.schema.lead], persons.neighbours_of_tables(task.lead)
-        tables = persons.person_tables(bounded, task.lead).tables
-        key = task.lead.persons.key
-        first = {persons.ROWS: partial(persons.first_rows, tables[persons.ROWS], key=key)}
-        return PrivateDatabase(tables, unit, planned, journal, noise, first)
+        tables = unit_table(rows.tables[task.schema.lead], task.lead).tables
+        alone = {PERSONS: Neighbours(task.neighbours.relation)}
+        return PrivateDatabase(tables, alone, planned, journal, noise)
     queried, changed = rows.queried(), rows_changed(rows.schema)
     neighbours = {
         name: Neighbours(task.neighbours.relation, changed[name]) for name in queried.tables

@@ -1,4 +1,4 @@
-"""Tables whose rows belong to persons: two tables under one budget, and rows that fit together."""
+"""Tables whose rows belong to persons: one row a person, and further rows that go with it."""
 
 import tempfile
 from dataclasses import replace
@@ -8,17 +8,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from homes import couples, couples_and_fives, differing, of_two_kinds
 from pupils import alike, marks_of_persons
 from shape import door_to, release_once
 from shipped import shipped
 
-import cloister.models.transforms.person_sampler
+import cloister.models.transforms.unit_model
 from cloister.constraints.counting import violation_reports
-from cloister.errors import PlanError, SampleError, UnplannedQuery
+from cloister.errors import InputError, PlanError, SampleError, UnplannedQuery
 from cloister.models.protocol import fit, make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, task_of
-from cloister.models.transforms.person_tables import PERSONS, ROWS, person_tables, split_task
+from cloister.models.transforms.unit_tables import PERSONS, unit_table, unit_tasks
 from cloister.privacy.accounting.accountants import epsilon
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
@@ -134,38 +135,37 @@ def test_the_same_rows_after_a_round_trip_and_after_an_interruption(model, monke
 
 @pytest.mark.parametrize(("method", "delta"), [("independent", "0"), ("mixture", "1e-6")])
 @pytest.mark.parametrize("number", [{"public": PEOPLE}, {"measured": True}])
-def test_both_tables_cost_no_more_than_the_budget_and_nearly_all_of_it(method, delta, number):
+def test_persons_and_their_number_cost_no_more_than_the_budget_and_nearly_all_of_it(
+    method, delta, number
+):
     task = task_with(persons=number)
     plan = make_plan(create(method), task, Budget(Fraction(9), Fraction(delta)))
     assert 8.8 < epsilon(plan.event, Fraction(delta), "add_remove") <= 9 * (1 + 1e-9)
     tables = {stage.name.split(":")[0] for stage in plan.stages}
-    assert tables == {PERSONS, ROWS}
+    assert tables == {PERSONS}
 
 
-def test_fewer_rows_of_a_person_are_counted_where_noise_is_strong():
-    def counted(budget: str) -> tuple[int, float]:
-        task = task_with(persons={"public": PEOPLE})
-        plan = make_plan(create("independent"), task, Budget(Fraction(budget), Fraction(0)))
-        of = {stage.name: stage.event.parts[0][0].sensitivity.l1 for stage in plan.stages}
-        return plan.parameters.contribution, of["rows: attributes"]
+def test_second_rows_have_what_noise_allows_of_methods_that_count_pairs():
+    def second(method: str, budget: str, delta: str = "0") -> tuple[str, ...]:
+        allowed = Budget(Fraction(budget), Fraction(delta))
+        return make_plan(create(method), task_with(), allowed).parameters.second
 
-    assert counted("1") == (1, 1)
-    assert counted("9000") == (MOST, MOST)
+    assert second("mixture", "9000") == ("ward", "cost")
+    assert second("mixture", "2", "1e-6") == second("independent", "9000") == ()
 
 
 def test_the_number_of_persons_is_measured_where_it_is_not_declared():
     """By Laplace noise of scale 5 / 3: off by more than 40 less than once in ten billion."""
     _, plan, model = fitted(task_with(persons={"measured": True}))
     assert plan.stages[0].name == "persons: number"
-    assert abs(model.transformation.tasks.persons.data_rows - PEOPLE) < 40
+    assert abs(model.transformation.tasks.units.data_rows - PEOPLE) < 40
 
 
-def test_rows_are_measured_as_those_of_a_unit_of_several_and_persons_as_one():
+def test_a_person_is_measured_as_one_row_and_nothing_else_is_asked():
     task = task_with()
     _, plan, _ = fitted(task)
-    assert plan.parameters.contribution == 3 < MOST
-    of = {stage.name: stage.event.parts[0][0].sensitivity.l1 for stage in plan.stages}
-    assert of["persons: attributes"] == 1 and of["rows: attributes"] == 3
+    sensitivities = {stage.event.parts[0][0].sensitivity.l1 for stage in plan.stages}
+    assert sensitivities == {1}
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal.open(Path(folder), {"run": "persons"})
         door = door_to(real_rows(task), task, plan, journal, NoiseSource.insecure(1))
@@ -184,14 +184,12 @@ def test_what_cannot_hold_is_refused_with_the_plan():
         with pytest.raises(PlanError, match=f"'r'.*{said}"):
             make_plan(create("independent"), task_with([{"name": "r", **rule}]), BUDGET)
     with pytest.raises(PlanError, match="'person' names at most 999 persons of at most 6 rows"):
-        split_task(task_with(rows=999 * 6 + 1))
+        unit_tasks(task_with(rows=999 * 6 + 1))
 
 
 def test_rows_of_a_person_are_as_alike_as_those_of_the_data():
     """Any two of them, not only the first drawn and another."""
-    trial = release_once(
-        marks_of_persons(), 100, method="independent", noise=NoiseSource.insecure(1)
-    )
+    trial = release_once(marks_of_persons(), 100, method="mixture", noise=NoiseSource.insecure(1))
     data, drawn = (alike(table.frame()) for table in (trial.real, trial.synthetic))
     assert abs(data["one subject"] - drawn["one subject"]) < 0.06
     assert drawn["mark"] > 0.8 * data["mark"]
@@ -200,7 +198,7 @@ def test_rows_of_a_person_are_as_alike_as_those_of_the_data():
 def test_a_key_within_a_person_bounds_its_rows():
     """Seven wards: where up to 50 rows are allowed, a person of the output has seven at most."""
     task = replace(task_with(rows=700), neighbours=task_with(max_rows=50).neighbours)
-    assert split_task(task).most_rows == 7
+    assert unit_tasks(task).most_rows == 7
     frame = fitted(task)[2].sample(700, SamplingSource(4)).frame()
     assert len(frame) == 700 and frame.groupby("person").size().max() <= 7
 
@@ -227,22 +225,25 @@ def test_rules_across_persons_and_rows_hold_and_every_row_is_drawn(rule):
 
 def test_rows_of_a_person_are_as_like_as_noisy_pairs_say():
     """Costs of a person within 2 of each other; of unrelated rows they are 3.3 apart on average."""
-    task = task_with()
-    rows = real_rows(task)
+    people = 600
+    task = replace(task_with(persons={"public": people}), data_rows=4 * people)
+    rows = real_rows(task, people)
     person, positions = np.unique(rows.codes["person"], return_inverse=True)
     base = np.random.default_rng(1).integers(0, 8, len(person))[positions]
     cost = base + np.random.default_rng(2).integers(0, 2, rows.rows)
-    model = fitted(task, amount=200, rows=Table(task.domain, rows.stored | {"cost": cost}))[2]
-    again = create("independent").restore(task, *model.state())
-    assert "cost" in again.transformation.ratios
-    frame = again.sample(240, SamplingSource(8)).frame()
-    assert frame.groupby("person").cost.agg(np.ptp).mean() < 2.5
-    assert len(frame) == 240 and not frame.duplicated(["person", "ward"]).any()
+    rows = Table(task.domain, rows.stored | {"cost": cost})
+    model = fitted(task, "mixture", amount=100, rows=rows)[2]
+    again = create("mixture").restore(task, *model.state())
+    assert "cost" in again.transformation.companions.partitions
+    frame = again.sample(4 * people, SamplingSource(8)).frame()
+    assert frame.groupby("person").cost.agg(np.ptp).mean() < 1.7
+    assert len(frame) == 4 * people and not frame.duplicated(["person", "ward"]).any()
 
 
 def test_persons_whose_rows_are_hard_to_complete_keep_their_attributes(monkeypatch):
     """Each person has a row of every ward, and the first draws of them end before most have."""
-    monkeypatch.setattr(cloister.models.transforms.person_sampler, "_TRIES", 2)
+    for name, times in (("_FEW", 1), ("CANDIDATES", 2)):
+        monkeypatch.setattr(cloister.models.transforms.unit_model, name, times)
     attributes = CONTENT["attributes"] | {
         "ward": {"type": "integer", "min": 0, "max": 6, "bins": 1}
     }
@@ -267,11 +268,43 @@ def test_conditions_are_refused_and_rows_are_by_default_what_declared_persons_ca
     assert task_with(max_rows=3, persons={"measured": True}).output_rows == 240
 
 
-def test_a_persons_row_is_of_its_own_rows_alone():
+def test_a_persons_row_is_of_its_first_two_rows_and_their_number():
     task = task_with()
-    rows = real_rows(task)
-    tables = person_tables(rows, task).tables
-    frame, people = rows.frame(), tables[PERSONS].frame()
-    assert tables[ROWS] is rows
-    assert people["rows of person"].tolist() == frame.groupby("person").size().tolist()
-    assert people.age.tolist() == frame.groupby("person").age.first().tolist()
+    rows, tasks = real_rows(task), unit_tasks(task)
+    people = unit_table(rows, task).tables[PERSONS]
+    frame = rows.frame().groupby("person")
+    assert tasks.counts(people).tolist() == frame.size().tolist()
+    for name in ("age", "ward", "cost"):
+        assert people.frame()[name].tolist() == frame[name].first().tolist()
+    second = people.frame()[tasks.second["ward"]]
+    assert second.isna().tolist() == frame.size().eq(1).tolist()
+    assert second.dropna().tolist() == frame["ward"].nth(1).tolist()
+
+
+def test_as_many_rows_as_wanted_of_whole_persons():
+    """Numbers of rows are two and five: of 101 rows, no person of five has fewer."""
+    trial = release_once(couples_and_fives(), 1000, rows=101, noise=NoiseSource.insecure(1))
+    sizes = trial.synthetic.frame().groupby("home").size()
+    assert sizes.sum() == 101 and set(sizes) <= {2, 5}
+
+
+def test_a_model_of_persons_and_rows_apart_is_refused_in_words(model):
+    meta, arrays = model.state()
+    del meta["companions"]
+    with pytest.raises(InputError, match=r"draw rows with that version.*nothing was charged"):
+        create("independent").restore(task_with(), meta, arrays)
+
+
+def test_couples_are_of_two_sexes():
+    """And at random half of them would be."""
+    trial = release_once(couples(), 10, noise=NoiseSource.insecure(1))
+    frame = trial.synthetic.frame().groupby("home")
+    assert (frame.sex.nunique()[frame.size() == 2] == 2).mean() > 0.97
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_rows_of_a_person_differ_as_often_as_in_the_data(size):
+    """Of 70 % of the persons, rows are of two kinds in turn; of the others, of one kind."""
+    trial = release_once(of_two_kinds(), 10, noise=NoiseSource.insecure(1))
+    real, drawn = (differing(frame, size) for frame in trial.frames)
+    assert abs(real - drawn) < 0.03

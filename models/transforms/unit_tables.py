@@ -1,0 +1,350 @@
+"""A task of persons as a task with one row a person: two of its rows, and how many it has.
+
+Public inputs only. A row of the new table holds the attributes of a person, the number of its rows,
+and two of them by lot: the first under the names of its attributes, the second under names of its
+own, missing where there is none. So a person more or less is one row more or less, and rules
+between two rows of one person are rules on one row.
+
+What rules between rows of different persons fix, such as the city of a zip code, the second row
+does not have: two maps could differ. It is drawn as that of a first row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+
+from cloister import constraints
+from cloister.arrays import Integers
+from cloister.constraints import DenialConstraint
+from cloister.constraints.denial import Cell, Op, Predicate
+from cloister.errors import PlanError
+from cloister.figures import count_of
+from cloister.models.task import Persons, Task
+from cloister.models.transforms.differences import differences_of
+from cloister.privacy.mechanisms.noise import Neighbours
+from cloister.schema.attributes import Integer
+from cloister.schema.columns import Column, Serial
+from cloister.schema.domain import Domain, Table, column_of
+from cloister.schema.relations import Database, Schema
+
+PERSONS = "persons"
+"""Name of the table, in labels of stages and behind the door."""
+
+
+@dataclass(frozen=True)
+class UnitTasks:
+    """The task ``units`` of a table of persons, of those in a task ``whole`` of rows.
+
+    ``counted`` names the attribute that is a person's number of rows, ``second`` those of its
+    second row, by the attribute of the first. ``within`` are hard constraints on two rows of the
+    same person, ``across`` those on rows of different ones.
+    """
+
+    whole: Task
+    units: Task
+    counted: str
+    second: Mapping[str, str]
+    within: tuple[DenialConstraint, ...]
+    across: tuple[DenialConstraint, ...]
+
+    @property
+    def key(self) -> str:
+        """The column that names persons."""
+        return persons_of(self.whole).key
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The attributes of persons, which their rows share."""
+        return persons_of(self.whole).attributes
+
+    @property
+    def number(self) -> int | None:
+        """The declared number of persons."""
+        return persons_of(self.whole).number
+
+    @cached_property
+    def of_rows(self) -> tuple[str, ...]:
+        """The attributes in which rows of a person may differ."""
+        return tuple(name for name in self.whole.domain.modelled if name not in self.given)
+
+    @cached_property
+    def fixed(self) -> tuple[str, ...]:
+        """Those of them that only first rows have: others are drawn as these are."""
+        return tuple(name for name in self.of_rows if name not in self.second)
+
+    @cached_property
+    def _moved(self) -> Mapping[str, str]:
+        return {each.name: each.moved.name for each in differences_of(self.units)}
+
+    def origin(self, name: str) -> str:
+        """The attribute of persons of which a model has another one: a difference in its place."""
+        return self._moved.get(name, name)
+
+    @property
+    def capacity(self) -> int:
+        """How many persons the pattern of the key can name."""
+        column = self.whole.domain[self.key]
+        assert isinstance(column, Serial)
+        return column.values
+
+    @cached_property
+    def most_rows(self) -> int:
+        """Most rows of one person: by the unit, and by keys that hold for each person."""
+        domain = self.whole.domain
+        bounds = [self.whole.neighbours.max_rows]
+        for rule in self.within:
+            names = [
+                name
+                for name in constraints.key_attributes(rule) or ()
+                if name not in (*self.given, self.key)
+            ]
+            if names and all(domain[name].null_code is None for name in names):
+                bounds.append(math.prod(domain[name].values for name in names))
+        return min(bounds)
+
+    def holding(self, names: Iterable[str]) -> UnitTasks:
+        """The same tasks where second rows have these attributes of rows alone."""
+        second = {name: column for name, column in self.second.items() if name in names}
+        left = set(self.second.values()) - set(second.values())
+        columns = tuple(column for column in self.units.domain if column.name not in left)
+        rules = tuple(rule for rule in self.units.constraints if left.isdisjoint(rule.attributes))
+        units = replace(self.units, domain=Domain(columns), constraints=rules)
+        return replace(self, units=units, second=second)
+
+    def estimated(self, persons: int) -> UnitTasks:
+        """The same tasks for another number of persons, such as a released one."""
+        return replace(self, units=replace(self.units, data_rows=persons))
+
+    def counts(self, units: Table) -> Integers:
+        """The number of rows (n,) of each person."""
+        column = units.domain[self.counted]
+        return np.rint(column.comparable(units.codes[self.counted])).astype(np.int64)
+
+    def second_rows(self, units: Table) -> Mapping[str, Integers]:
+        """The second row of each person, by attribute; the code past the last where it has none."""
+        return {name: units.codes[column] for name, column in self.second.items()}
+
+
+def unit_tasks(task: Task) -> UnitTasks:
+    """The task of persons, each of which is one row.
+
+    Persons of an unknown number are taken to have as many rows as the root of their bound: between
+    one and all.
+
+    Raises:
+        PlanError: a constraint cannot hold where persons have several rows under fresh keys, or
+            the key's pattern has too few numbers for the rows that are wanted.
+    """
+    persons, most = persons_of(task), task.neighbours.max_rows
+    rules = _Rules.of(task, persons)
+    of_rows = [name for name in task.domain.modelled if name not in persons.attributes]
+    second = {
+        name: _unused_name(f"{name} of another row", task.domain)
+        for name in of_rows
+        if name not in rules.fixed
+    }
+    counted = _unused_name(f"rows of {persons.key}", task.domain)
+    count = column_of(counted, Integer(type="integer", min=1, max=most, special=[most]), Path())
+    domain = Domain(
+        (
+            *(task.domain[name] for name in (*persons.attributes, *of_rows)),
+            count,
+            *(_may_lack(task.domain[name], column) for name, column in second.items()),
+        )
+    )
+    units = replace(
+        task,
+        domain=domain,
+        constraints=(
+            *rules.first,
+            *rules.of_second(second, counted),
+            *rules.between(second, counted),
+        ),
+        data_rows=persons.number or max(round(task.data_rows / math.sqrt(most)), 1),
+        neighbours=Neighbours(task.neighbours.relation),
+        wanted_rows=None,
+        persons=None,
+        given=(*persons.attributes, counted),
+    )
+    tasks = UnitTasks(task, units, counted, second, rules.within, rules.across)
+    if tasks.capacity * tasks.most_rows < task.output_rows:
+        raise PlanError(
+            f"column '{persons.key}' names at most {count_of(tasks.capacity, 'person')} of at "
+            f"most {count_of(tasks.most_rows, 'row')} each, too few for "
+            f"{count_of(task.output_rows, 'row')}; widen its pattern "
+            "or request fewer rows"
+        )
+    return tasks
+
+
+def unit_table(table: Table, task: Task) -> Database:
+    """The table of persons of the bounded rows of a table, which are in an order of no meaning.
+
+    Privacy: a person's row is a function of that person's rows alone, in the order that bounding
+        gave them by a keyed hash: the attributes of the first of them, their number, and the first
+        two. So a person more or less changes one row.
+    """
+    units = table.by_unit(partial(_units_in, unit_tasks(task)))
+    return Database(Schema({PERSONS: units.domain}), {PERSONS: units})
+
+
+def _units_in(tasks: UnitTasks, table: Table) -> Table:
+    """The row of each person that has rows in a table, which are all of its rows."""
+    order = np.argsort(table.codes[tasks.key], kind="stable")
+    _, begin, counts = np.unique(
+        table.codes[tasks.key][order], return_index=True, return_counts=True
+    )
+    first, several = order[begin], counts > 1
+    second = order[np.minimum(begin + several, max(len(order) - 1, 0))]
+    codes = {name: table.codes[name][first] for name in (*tasks.given, *tasks.of_rows)}
+    codes[tasks.counted] = counts.astype(np.int64) - 1
+    for name, column in tasks.second.items():
+        none = tasks.whole.domain[name].values
+        codes[column] = np.where(several, table.codes[name][second], none)
+    return Table(tasks.units.domain, {n: codes[n] for n in tasks.units.domain.names}).narrow()
+
+
+def persons_of(task: Task) -> Persons:
+    """The persons of a task that has some."""
+    if task.persons is None:
+        raise TypeError("the task has no persons")
+    return task.persons
+
+
+def _may_lack(column: Column, name: str) -> Column:
+    """A column of second rows: missing where a person has one row alone."""
+    nullable = column.attribute.model_copy(update={"nullable": True})
+    return replace(column, name=name, attribute=nullable)
+
+
+def _unused_name(name: str, domain: Domain) -> str:
+    while name in domain:
+        name += "_"
+    return name
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """The constraints of a task of persons: those of its ``first`` rows, and others.
+
+    ``within`` are hard ones on two rows of one person, ``across`` those between rows of different
+    persons, which decide the attributes ``fixed`` of a row by its others.
+    """
+
+    first: tuple[DenialConstraint, ...]
+    within: tuple[DenialConstraint, ...]
+    across: tuple[DenialConstraint, ...]
+    fixed: frozenset[str]
+    key: str
+    shared: frozenset[str]
+
+    @classmethod
+    def of(cls, task: Task, persons: Persons) -> _Rules:
+        """Those of a task; PlanError if one cannot hold."""
+        first, within, shared = [], [], frozenset({persons.key, *persons.attributes})
+        for rule in task.constraints:
+            of_persons = shared.issuperset(rule.attributes)
+            if of_persons and rule.hard and not constraints.holds_for_equal_rows(rule, task.domain):
+                raise PlanError(
+                    f"constraint '{rule.name}' cannot hold where a person has several rows, which "
+                    "agree on all that it compares; make it soft, or declare max_rows: 1"
+                )
+            if persons.key not in rule.attributes:
+                first.append(rule)
+            elif rule.hard and not _is_attribute(rule, persons):
+                _require_one_person(rule, persons.key)
+                within.append(rule)
+        across = tuple(
+            rule
+            for rule in first
+            if rule.hard and rule.arity == 2 and not shared.issuperset(rule.attributes)
+        )
+        fixed = frozenset(name for rule in across for name in _fixed_by(rule, shared))
+        return cls(tuple(first), tuple(within), across, fixed, persons.key, shared)
+
+    def of_second(self, second: Mapping[str, str], counted: str) -> Iterator[DenialConstraint]:
+        """The hard rules on one row as those of second rows, which have all that they name."""
+        for rule in self.first:
+            names = [name for name in rule.attributes if name not in self.shared]
+            if rule.hard and rule.arity == 1 and names and self.fixed.isdisjoint(names):
+                predicates = _of_two(_renamed(rule.predicates, {1: second}), counted)
+                yield replace(rule, name=f"{rule.name}, of another row", predicates=predicates)
+
+    def between(self, second: Mapping[str, str], counted: str) -> Iterator[DenialConstraint]:
+        """The rules on two rows of one person as rules on its row, in both orders of the two."""
+        for rule in self.within:
+            names = [name for name in rule.attributes if name not in self.shared]
+            if not names or not self.fixed.isdisjoint(names):
+                continue
+            rest = [p for p in rule.predicates if not _same_key(p, self.key)]
+            both = {_of_two(_renamed(rest, {row: second}), counted) for row in (1, 2)}
+            for number, predicates in enumerate(sorted(both, key=repr), start=1):
+                name = f"{rule.name}, of two rows" + (f" ({number})" if len(both) > 1 else "")
+                yield DenialConstraint(name, predicates)
+
+
+def _of_two(predicates: Iterable[Predicate], counted: str) -> tuple[Predicate, ...]:
+    """Predicates of persons who have a second row: without one its values are missing, too."""
+    whole = tuple(predicates)
+    several = Predicate(Cell(1, counted), Op.GE, 2)
+    return (*whole, several) if any(p.right is None for p in whole) else whole
+
+
+def _renamed(
+    predicates: Iterable[Predicate], names: Mapping[int, Mapping[str, str]]
+) -> Iterator[Predicate]:
+    """Predicates on one row, in which attributes of some rows of a pair have other names."""
+
+    def cell(of: Cell) -> Cell:
+        return Cell(1, names.get(of.row, {}).get(of.attribute, of.attribute))
+
+    for each in predicates:
+        right = cell(each.right) if isinstance(each.right, Cell) else each.right
+        yield Predicate(cell(each.left), each.op, right)
+
+
+def _fixed_by(rule: DenialConstraint, shared: frozenset[str]) -> tuple[str, ...]:
+    """The attributes of rows that a rule between rows of different persons decides by others.
+
+    The right side of a dependency; of another rule all but the first; all where an attribute of
+    persons is to go with them.
+    """
+    dependency = constraints.functional_dependency(rule)
+    names = [name for name in rule.attributes if name not in shared]
+    if dependency is not None and dependency[1] in names:
+        return (dependency[1],)
+    return tuple(names if dependency or not shared.isdisjoint(rule.attributes) else names[1:])
+
+
+def _is_attribute(rule: DenialConstraint, persons: Persons) -> bool:
+    """Whether a rule on the key holds because rows share the attributes of their person."""
+    dependency = constraints.functional_dependency(rule)
+    return (
+        dependency is not None
+        and persons.key in dependency[0]
+        and dependency[1] in persons.attributes
+    )
+
+
+def _require_one_person(rule: DenialConstraint, key: str) -> None:
+    if not any(_same_key(predicate, key) for predicate in rule.predicates):
+        raise PlanError(
+            f"constraint '{rule.name}' compares rows of different persons by '{key}', whose values "
+            "are numbered afresh; make it soft, or drop it"
+        )
+
+
+def _same_key(predicate: Predicate, key: str) -> bool:
+    right = predicate.right
+    return (
+        predicate.op is Op.EQ
+        and isinstance(right, Cell)
+        and predicate.left.attribute == right.attribute == key
+        and predicate.left.row != right.row
+    )
