@@ -134,7 +134,7 @@ def test_a_table_of_the_same_cells_is_pooled_and_used_once():
 
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory, brief_training):
+def fitted(tmp_path_factory):
     """Fit the same rows at some epsilon, after an earlier model; with the rows and the task."""
     table = people(np.random.default_rng(4))
     task = Task(DOMAIN, (), ROWS, Neighbours())
@@ -157,7 +157,7 @@ def error(model, table):
     return compare_marginals(table, model.sample(ROWS, SamplingSource(1)))[1].half_l1
 
 
-def test_a_release_after_a_precise_one_is_much_nearer_and_spends_the_same(fitted):
+def test_a_release_after_a_precise_one_is_much_nearer_and_spends_the_same(brief_training, fitted):
     table, task, of = fitted
     first = of("5")
     meta, arrays = first.state()
@@ -173,6 +173,7 @@ def test_a_release_after_a_precise_one_is_much_nearer_and_spends_the_same(fitted
 
 @pytest.mark.slow
 def test_a_precise_release_of_other_rows_is_not_believed(fitted):
+    """With whole training: briefly trained, the earlier numbers alone are followed."""
     table, _, of = fitted
     rng = np.random.default_rng(5)
     mixed = Table(DOMAIN, {n: own[rng.permutation(ROWS)] for n, own in table.codes.items()})

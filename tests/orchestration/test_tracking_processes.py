@@ -36,6 +36,7 @@ def test_processes_at_once_share_a_new_store(tmp_path: Path):
 
 
 def _release(home: Path, release: str) -> None:
+    late_imports()  # a process of its own has none
     tracker = opened(home)
     run = tracker.begin(release, "small", "kamino")
     with tracker.stage(run, "train"):
