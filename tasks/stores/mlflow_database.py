@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
@@ -21,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from cloister.errors import StorageError
 from cloister.files import write_whole
+from cloister.schema.sources.files_and_urls import without_credentials
 from cloister.tasks.home.files import exclusive
 
 PATIENCE = 8.0
@@ -112,15 +112,9 @@ def _require_answer(uri: str) -> None:
 
 def _silent(uri: str) -> StorageError:
     return StorageError(
-        f"the tracking store at {_shown(uri)} does not answer; start it, or correct "
+        f"the tracking store at {without_credentials(uri)} does not answer; start it, or correct "
         "MLFLOW_TRACKING_URI"
     )
-
-
-def _shown(uri: str) -> str:
-    """A URI without the name and password that it may hold."""
-    parts = urlsplit(uri)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 @contextmanager

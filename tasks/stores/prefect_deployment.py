@@ -42,7 +42,7 @@ from prefect.states import Cancelled, Crashed, Scheduled
 from prefect.types.entrypoint import EntrypointType
 
 from cloister.errors import CloisterError, InputError
-from cloister.schema.sources import files_and_urls
+from cloister.schema.sources.files_and_urls import is_loopback, without_credentials
 from cloister.tasks.home.process import flow_version
 from cloister.tasks.requests.release_request import nest_parameters
 from cloister.tasks.stores.prefect_registration import Registration, ReleaseSchedule
@@ -86,7 +86,9 @@ def require_server(*, authenticated: bool) -> str:
     try:
         stranger = httpx.post(f"{url}/deployments/count", json={}, timeout=_PATIENCE)
     except (httpx.HTTPError, httpx.InvalidURL):
-        raise InputError(f"no Prefect server answers at {url}; {how}") from None
+        raise InputError(
+            f"no Prefect server answers at {without_credentials(url)}; {how}"
+        ) from None
     if authenticated and stranger.is_success:
         raise InputError(
             f"the Prefect server at {url} answers anyone, so any user of this machine may change "
@@ -274,9 +276,10 @@ def refuse_run(run: FlowRun, account: str, reason: str, name: str = "Refused") -
 def _require_near(url: str) -> None:
     """A password in clear text stays on this machine."""
     parts = urlsplit(url)
-    if parts.scheme != "https" and not files_and_urls.is_loopback(parts.hostname or ""):
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
         raise InputError(
-            f"the Prefect server at {url} is another machine's without TLS; use 127.0.0.1, or https"
+            f"the Prefect server at {without_credentials(url)} is another machine's without TLS; "
+            "use 127.0.0.1, or https"
         )
 
 
@@ -287,11 +290,14 @@ def _require_taken(url: str) -> None:
             _count(client)
     except PrefectHTTPStatusError:
         raise InputError(
-            f"the Prefect server at {url} refuses this command; set PREFECT_API_AUTH_STRING to "
-            "what the server was started with as PREFECT_SERVER_API_AUTH_STRING"
+            f"the Prefect server at {without_credentials(url)} refuses this command; set "
+            "PREFECT_API_AUTH_STRING to what the server was started with as "
+            "PREFECT_SERVER_API_AUTH_STRING"
         ) from None
     except httpx.HTTPError:
-        raise InputError(f"no Prefect server answers at {url}; check PREFECT_API_URL") from None
+        raise InputError(
+            f"no Prefect server answers at {without_credentials(url)}; check PREFECT_API_URL"
+        ) from None
 
 
 def _count(client: SyncPrefectClient) -> None:
@@ -303,8 +309,9 @@ def _explained(what: str) -> Iterator[None]:
     try:
         yield
     except httpx.TransportError:
+        url = str(get_current_settings().api.url)
         raise CloisterError(
-            f"the Prefect server at {get_current_settings().api.url} does not answer; start it, or "
+            f"the Prefect server at {without_credentials(url)} does not answer; start it, or "
             "correct PREFECT_API_URL"
         ) from None
     except (DeploymentApplyError, PrefectHTTPStatusError, httpx.HTTPError) as error:

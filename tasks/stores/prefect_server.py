@@ -29,6 +29,7 @@ from prefect.settings import (
 )
 
 from cloister.errors import InputError, StorageError
+from cloister.schema.sources.files_and_urls import without_credentials
 from cloister.tasks.home.files import exclusive
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import SELDOM
@@ -190,8 +191,8 @@ def require_answer(url: str) -> None:
     """
     if not _answers(url):
         raise InputError(
-            f"no Prefect server answers at {_shown(url)}; start it, correct PREFECT_API_URL, or "
-            "unset it to have a temporary server"
+            f"no Prefect server answers at {without_credentials(url)}; start it, correct "
+            "PREFECT_API_URL, or unset it to have a temporary server"
         )
 
 
@@ -202,11 +203,6 @@ def _answers(url: str) -> bool:
         return httpx.get(f"{url}/health", timeout=patience).status_code in (200, *_REFUSED)
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
         return False
-
-
-def _shown(url: str) -> str:
-    """A URL without the password that it may hold."""
-    return url.rpartition("@")[2]
 
 
 @contextmanager

@@ -163,14 +163,15 @@ def test_a_wrong_password_is_named_as_such(refused, server, capsys):
     ("url", "said"),
     [
         ("http://prefect.example:4200/api", "without TLS"),
-        ("http://10.1.2.3:4200/api", "without TLS"),
-        ("http://127.0.0.1:9/api", "http://127.0.0.1:9/api"),
+        ("http://user:secret@10.1.2.3:4200/api", "without TLS"),
+        ("http://user:secret@127.0.0.1:9/api", "http://127.0.0.1:9/api"),
     ],
 )
 def test_a_server_without_tls_or_an_answer_is_refused(server, capsys, url, said):
     with temporary_settings({PREFECT_API_URL: url}):
         assert run(["deploy", str(server.spec), "--cron", MONTHLY]) == 2
-    assert said in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert said in message and "secret" not in message
 
 
 def test_again_it_is_the_same_deployment_with_another_schedule(deploy):

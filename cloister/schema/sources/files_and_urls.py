@@ -16,6 +16,7 @@ import re
 import stat
 from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 
 def read_small_file(path: Path, most: int) -> bytes:
@@ -130,6 +131,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def without_credentials(url: str) -> str:
+    """A URL without the name, the password and the options that it may hold."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 def holds_password(url: str) -> bool:
