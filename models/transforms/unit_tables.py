@@ -43,7 +43,7 @@ class UnitTasks:
 
     ``counted`` names the attribute that is a person's number of rows, ``second`` those of its
     second row, by the attribute of the first. ``within`` are hard constraints on two rows of the
-    same person, ``across`` those on rows of different ones.
+    same person.
     """
 
     whole: Task
@@ -51,7 +51,6 @@ class UnitTasks:
     counted: str
     second: Mapping[str, str]
     within: tuple[DenialConstraint, ...]
-    across: tuple[DenialConstraint, ...]
 
     @property
     def key(self) -> str:
@@ -172,7 +171,7 @@ def unit_tasks(task: Task) -> UnitTasks:
         persons=None,
         given=(*persons.attributes, counted),
     )
-    tasks = UnitTasks(task, units, counted, second, rules.within, rules.across)
+    tasks = UnitTasks(task, units, counted, second, rules.within)
     if tasks.capacity * tasks.most_rows < task.output_rows:
         raise PlanError(
             f"column '{persons.key}' names at most {count_of(tasks.capacity, 'person')} of at "
@@ -233,13 +232,12 @@ def _unused_name(name: str, domain: Domain) -> str:
 class _Rules:
     """The constraints of a task of persons: those of its ``first`` rows, and others.
 
-    ``within`` are hard ones on two rows of one person, ``across`` those between rows of different
-    persons, which decide the attributes ``fixed`` of a row by its others.
+    ``within`` are hard ones on two rows of one person. Those between rows of different persons
+    decide the attributes ``fixed`` of a row by its others.
     """
 
     first: tuple[DenialConstraint, ...]
     within: tuple[DenialConstraint, ...]
-    across: tuple[DenialConstraint, ...]
     fixed: frozenset[str]
     key: str
     shared: frozenset[str]
@@ -260,13 +258,9 @@ class _Rules:
             elif rule.hard and not _is_attribute(rule, persons):
                 _require_one_person(rule, persons.key)
                 within.append(rule)
-        across = tuple(
-            rule
-            for rule in first
-            if rule.hard and rule.arity == 2 and not shared.issuperset(rule.attributes)
-        )
+        across = (rule for rule in first if rule.hard and rule.arity == 2)
         fixed = frozenset(name for rule in across for name in _fixed_by(rule, shared))
-        return cls(tuple(first), tuple(within), across, fixed, persons.key, shared)
+        return cls(tuple(first), tuple(within), fixed, persons.key, shared)
 
     def of_second(self, second: Mapping[str, str], counted: str) -> Iterator[DenialConstraint]:
         """The hard rules on one row as those of second rows, which have all that they name."""
