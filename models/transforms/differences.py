@@ -255,12 +255,13 @@ def _of(rule: DenialConstraint, task: Task, sign: int) -> Difference | None:
     beyond = bounded & ((apart < inside[0]) | (apart > inside[1]))
     if beyond.any() or (sign * (apart - start[::sign][1]) < least).any():
         return None
-    name = _unused(f"{greater.name} less {less.name}", task.domain)
+    name = unused_name(f"{greater.name} less {less.name}", task.domain)
     return Difference(rule, name, base, moved, sign, least, inside)
 
 
-def _unused(name: str, domain: Domain) -> str:
-    return _unused(f"{name}_", domain) if name in domain else name
+def unused_name(name: str, domain: Domain) -> str:
+    """Return a name that no column has: this one, with as many underscores as it takes."""
+    return unused_name(f"{name}_", domain) if name in domain else name
 
 
 def _ends(column: Grid) -> tuple[int, int]:

@@ -26,7 +26,7 @@ from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.errors import PlanError
 from cloister.figures import count_of
 from cloister.models.task import Persons, Task
-from cloister.models.transforms.differences import differences_of
+from cloister.models.transforms.differences import differences_of, unused_name
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Integer
 from cloister.schema.columns import Column, Serial
@@ -144,11 +144,11 @@ def unit_tasks(task: Task) -> UnitTasks:
     rules = _Rules.of(task, persons)
     of_rows = [name for name in task.domain.modelled if name not in persons.attributes]
     second = {
-        name: _unused_name(f"{name} of another row", task.domain)
+        name: unused_name(f"{name} of another row", task.domain)
         for name in of_rows
         if name not in rules.fixed
     }
-    counted = _unused_name(f"rows of {persons.key}", task.domain)
+    counted = unused_name(f"rows of {persons.key}", task.domain)
     count = column_of(counted, Integer(type="integer", min=1, max=most, special=[most]), Path())
     domain = Domain(
         (
@@ -220,12 +220,6 @@ def _may_lack(column: Column, name: str) -> Column:
     """A column of second rows: missing where a person has one row alone."""
     nullable = column.attribute.model_copy(update={"nullable": True})
     return replace(column, name=name, attribute=nullable)
-
-
-def _unused_name(name: str, domain: Domain) -> str:
-    while name in domain:
-        name += "_"
-    return name
 
 
 @dataclass(frozen=True)
