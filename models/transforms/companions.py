@@ -153,7 +153,7 @@ def chosen_by(logs: Floats, rng: np.random.Generator) -> Integers:
 
 
 @dataclass(frozen=True, eq=False)
-class UnitPairs:
+class _UnitPairs:
     """Units with their first two rows: numbers of parts (n, 2, attributes), and ``sizes`` (n,).
 
     ``draw`` gives candidates (m, k, attributes) of rows of units (m,), by number, drawn under the
@@ -165,8 +165,8 @@ class UnitPairs:
     draw: Callable[[Integers], Integers]
 
 
-def find_companions(
-    partitions: Mapping[str, Partition], pairs: UnitPairs, rng: np.random.Generator
+def _found_companions(
+    partitions: Mapping[str, Partition], pairs: _UnitPairs, rng: np.random.Generator
 ) -> Companions:
     """The weights with which two rows of a unit have the joint tables of its first two.
 
@@ -195,7 +195,7 @@ def _sizes(sizes: Integers) -> tuple[int, ...]:
 
 
 def _found(
-    plain: Companions, pairs: UnitPairs, units: Integers, rng: np.random.Generator
+    plain: Companions, pairs: _UnitPairs, units: Integers, rng: np.random.Generator
 ) -> Numbers:
     """The weights (parts, parts) of one group, by its units (n,)."""
     firsts = [plain.sums(pairs.rows[units, row]) for row in (0, 1)]
@@ -237,7 +237,7 @@ class _Pilot:
     candidates: tuple[Integers, ...]
 
     @classmethod
-    def of(cls, pairs: UnitPairs, units: Integers) -> _Pilot:
+    def of(cls, pairs: _UnitPairs, units: Integers) -> _Pilot:
         """The units by number, with candidates of all their further rows."""
         sizes = pairs.sizes[units]
         wanting = tuple(
@@ -395,6 +395,6 @@ def companions_of(tasks: UnitTasks, model: RowModel) -> Companions:
         return plain.numbers(drawn.codes).reshape(len(wanting), CANDIDATES, -1)
 
     numbers = np.stack([plain.numbers(row) for row in rows], axis=1)
-    return find_companions(
-        partitions, UnitPairs(numbers, tasks.counts(units), draw), source.generator
+    return _found_companions(
+        partitions, _UnitPairs(numbers, tasks.counts(units), draw), source.generator
     )

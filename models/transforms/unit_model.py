@@ -69,9 +69,19 @@ _FLATNESS = 0.5
 and half the probability is the model's."""
 
 
-_DRAWN_FIRST = (
+_TWO_ROWS = (
     "persons are drawn first, each with its attributes, its number of rows and two of its rows; "
     "of one with more, each further row is drawn under one of these two"
+)
+
+_ONE_ROW = (
+    "persons are drawn first, each with its attributes, its number of rows and one of its rows; "
+    "each further row is drawn under the attributes and the number, as that one is"
+)
+
+_AS_FIRST = (
+    "{} of further rows: drawn under the attributes of the person, its number of rows and the rest "
+    "of the row, as those of the first row are"
 )
 
 _ALIKE = (
@@ -458,9 +468,11 @@ class UnitsModel(TransformedModel[UnitRows]):
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
-        companions = self.transformation.companions
+        companions, tasks = self.transformation.companions, self.transformation.tasks
+        mixed = tasks.second and tasks.fixed
         return (
-            _DRAWN_FIRST,
+            _TWO_ROWS if tasks.second else _ONE_ROW,
+            *((_AS_FIRST.format(", ".join(tasks.fixed)),) if mixed else ()),
             *(f"{PERSONS}: {sentence}" for sentence in self.persons.post_processing()),
             *((_ALIKE,) if companions is not None and companions.sizes else ()),
             _RESOLVED,

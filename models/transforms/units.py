@@ -212,7 +212,8 @@ class _Parts:
             counted = counts_stage(name, [(number, 1)], task.neighbours.partition, words, "person")
             queries.append(counted)
         persons = self._persons(epsilons[PERSONS])
-        stages = (label_stage(stage, PERSONS, _ONE_ROW_EACH) for stage in persons.stages)
+        words = f"of a table with one row a person, {_rows_held(self.tasks)}: "
+        stages = (label_stage(stage, PERSONS, words) for stage in persons.stages)
         return Plan(
             persons.method,
             persons.sequence,
@@ -244,4 +245,11 @@ class _Parts:
             ) from None
 
 
-_ONE_ROW_EACH = "of a table with one row a person, which holds two of its rows: "
+def _rows_held(tasks: UnitTasks) -> str:
+    """What a person's row holds of its rows, in words."""
+    second, attributes = len(tasks.second), len(tasks.of_rows)
+    if not second:
+        return "which holds one of its rows"
+    if second == attributes:
+        return "which holds two of its rows"
+    return f"which holds one of its rows, and {second} of the {attributes} attributes of another"

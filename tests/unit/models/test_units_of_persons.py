@@ -289,6 +289,7 @@ def test_as_many_rows_as_wanted_of_whole_persons():
 
 
 def test_a_model_of_persons_and_rows_apart_is_refused_in_words(model):
+    assert "one of its rows" in model.post_processing()[0]
     meta, arrays = model.state()
     del meta["companions"]
     with pytest.raises(InputError, match=r"draw rows with that version.*nothing was charged"):
@@ -298,6 +299,8 @@ def test_a_model_of_persons_and_rows_apart_is_refused_in_words(model):
 def test_couples_are_of_two_sexes():
     """And at random half of them would be."""
     trial = release_once(couples(), 10, noise=NoiseSource.insecure(1))
+    assert "two of its rows" in trial.model.post_processing()[0]
+    assert all("two of its rows" in stage.explanation for stage in trial.plan.stages)
     frame = trial.synthetic.frame().groupby("home")
     assert (frame.sex.nunique()[frame.size() == 2] == 2).mean() > 0.97
 
