@@ -39,37 +39,26 @@ PERSONS = "persons"
 
 @dataclass(frozen=True)
 class UnitTasks:
-    """The task ``units`` of a table of persons, of those in a task ``whole`` of rows.
+    """The task ``units`` of a table of units, and that of their rows, ``whole``.
 
-    ``counted`` names the attribute that is a person's number of rows, ``second`` those of its
+    Rows have the attributes ``given`` of their unit and a ``key`` that names it. ``counted`` is the
+    attribute that is a unit's number of rows, at ``least`` so many; ``second`` are those of its
     second row, by the attribute of the first. ``within`` are hard constraints on two rows of the
-    same person.
+    same unit.
     """
 
     whole: Task
     units: Task
+    key: str
+    given: tuple[str, ...]
     counted: str
     second: Mapping[str, str]
     within: tuple[DenialConstraint, ...]
-
-    @property
-    def key(self) -> str:
-        """The column that names persons."""
-        return persons_of(self.whole).key
-
-    @property
-    def given(self) -> tuple[str, ...]:
-        """The attributes of persons, which their rows share."""
-        return persons_of(self.whole).attributes
-
-    @property
-    def number(self) -> int | None:
-        """The declared number of persons."""
-        return persons_of(self.whole).number
+    least: int = 1
 
     @cached_property
     def of_rows(self) -> tuple[str, ...]:
-        """The attributes in which rows of a person may differ."""
+        """The attributes in which rows of a unit may differ."""
         return tuple(name for name in self.whole.domain.modelled if name not in self.given)
 
     @cached_property
@@ -141,37 +130,18 @@ def unit_tasks(task: Task) -> UnitTasks:
             the key's pattern has too few numbers for the rows that are wanted.
     """
     persons, most = persons_of(task), task.neighbours.max_rows
-    rules = _Rules.of(task, persons)
-    of_rows = [name for name in task.domain.modelled if name not in persons.attributes]
-    second = {
-        name: unused_name(f"{name} of another row", task.domain)
-        for name in of_rows
-        if name not in rules.fixed
-    }
-    counted = unused_name(f"rows of {persons.key}", task.domain)
-    count = column_of(counted, Integer(type="integer", min=1, max=most, special=[most]), Path())
-    domain = Domain(
-        (
-            *(task.domain[name] for name in (*persons.attributes, *of_rows)),
-            count,
-            *(_may_lack(task.domain[name], column) for name, column in second.items()),
-        )
-    )
+    rows = rows_of_units(task, f"rows of {persons.key}")
     units = replace(
         task,
-        domain=domain,
-        constraints=(
-            *rules.first,
-            *rules.of_second(second, counted),
-            *rules.between(second, counted),
-        ),
+        domain=Domain((*(task.domain[name] for name in persons.attributes), *rows.columns)),
+        constraints=rows.constraints,
         data_rows=persons.number or max(round(task.data_rows / math.sqrt(most)), 1),
         neighbours=Neighbours(task.neighbours.relation),
         wanted_rows=None,
         persons=None,
-        given=(*persons.attributes, counted),
+        given=(*persons.attributes, rows.counted),
     )
-    tasks = UnitTasks(task, units, counted, second, rules.within)
+    tasks = rows.tasks(units)
     if tasks.capacity * tasks.most_rows < task.output_rows:
         raise PlanError(
             f"column '{persons.key}' names at most {count_of(tasks.capacity, 'person')} of at "
@@ -180,6 +150,54 @@ def unit_tasks(task: Task) -> UnitTasks:
             "or request fewer rows"
         )
     return tasks
+
+
+@dataclass(frozen=True)
+class RowsOfUnits:
+    """What a table of units holds of their rows: ``columns``, and ``constraints`` on them.
+
+    See `UnitTasks` for the rest.
+    """
+
+    whole: Task
+    columns: tuple[Column, ...]
+    constraints: tuple[DenialConstraint, ...]
+    counted: str
+    second: Mapping[str, str]
+    within: tuple[DenialConstraint, ...]
+    least: int
+
+    def tasks(self, units: Task) -> UnitTasks:
+        """The tasks, where ``units`` is that of the table of units."""
+        key, given = persons_of(self.whole).key, persons_of(self.whole).attributes
+        return UnitTasks(
+            self.whole, units, key, given, self.counted, self.second, self.within, self.least
+        )
+
+
+def rows_of_units(whole: Task, counted: str, least: int = 1) -> RowsOfUnits:
+    """What is held of rows that belong to the persons of their task, each with ``least`` rows.
+
+    PlanError if a constraint cannot hold.
+    """
+    persons, domain, most = persons_of(whole), whole.domain, whole.neighbours.max_rows
+    rules = _Rules.of(whole, persons)
+    of_rows = [name for name in domain.modelled if name not in persons.attributes]
+    paired = [name for name in of_rows if name not in rules.fixed and most > 1]
+    second = {name: unused_name(f"{name} of another row", domain) for name in paired}
+    counted = unused_name(counted, domain)
+    number = Integer(type="integer", min=least, max=most, special=[most])
+    columns = (
+        *(domain[name] if least else _may_lack(domain[name], name) for name in of_rows),
+        column_of(counted, number, Path()),
+        *(_may_lack(domain[name], column) for name, column in second.items()),
+    )
+    constraints = (
+        *rules.of_first(counted, least),
+        *rules.of_second(second, counted),
+        *rules.between(second, counted),
+    )
+    return RowsOfUnits(whole, columns, constraints, counted, second, rules.within, least)
 
 
 def unit_table(table: Table, task: Task) -> Database:
@@ -195,18 +213,27 @@ def unit_table(table: Table, task: Task) -> Database:
 
 def _units_in(tasks: UnitTasks, table: Table) -> Table:
     """The row of each person that has rows in a table, which are all of its rows."""
-    order = np.argsort(table.codes[tasks.key], kind="stable")
-    _, begin, counts = np.unique(
-        table.codes[tasks.key][order], return_index=True, return_counts=True
-    )
-    first, several = order[begin], counts > 1
-    second = order[np.minimum(begin + several, max(len(order) - 1, 0))]
-    codes = {name: table.codes[name][first] for name in (*tasks.given, *tasks.of_rows)}
-    codes[tasks.counted] = counts.astype(np.int64) - 1
-    for name, column in tasks.second.items():
-        none = tasks.whole.domain[name].values
-        codes[column] = np.where(several, table.codes[name][second], none)
+    _, first, owners = np.unique(table.codes[tasks.key], return_index=True, return_inverse=True)
+    codes = {name: table.codes[name][first] for name in tasks.given}
+    codes |= two_rows(tasks, table, owners, len(first))
     return Table(tasks.units.domain, {n: codes[n] for n in tasks.units.domain.names}).narrow()
+
+
+def two_rows(tasks: UnitTasks, rows: Table, owners: Integers, units: int) -> Mapping[str, Integers]:
+    """The number of rows of each of some units (n,), and the first two, as codes of their table.
+
+    ``owners`` (m,) are the numbers of the units of rows, which are in an order of no meaning.
+    """
+    order, counts = np.argsort(owners, kind="stable"), np.bincount(owners, minlength=units)
+    begin, codes = np.cumsum(counts) - counts, {tasks.counted: counts - tasks.least}
+    first = {name: name for name in tasks.of_rows}
+    for place, columns in enumerate((first, tasks.second)):
+        there = np.flatnonzero(counts > place)
+        row = order[begin[there] + place]
+        for name, column in columns.items():
+            codes[column] = np.full(units, tasks.whole.domain[name].values)
+            codes[column][there] = rows.codes[name][row]
+    return codes
 
 
 def persons_of(task: Task) -> Persons:
@@ -256,12 +283,19 @@ class _Rules:
         fixed = frozenset(name for rule in across for name in _fixed_by(rule, shared))
         return cls(tuple(first), tuple(within), fixed, persons.key, shared)
 
+    def of_first(self, counted: str, least: int) -> Iterator[DenialConstraint]:
+        """Those of first rows, which units have that have any."""
+        for rule in self.first:
+            lacking = not least and rule.arity == 1
+            predicates = _of_units_with(1, rule.predicates, counted) if lacking else rule.predicates
+            yield replace(rule, predicates=predicates)
+
     def of_second(self, second: Mapping[str, str], counted: str) -> Iterator[DenialConstraint]:
         """The hard rules on one row as those of second rows, which have all that they name."""
         for rule in self.first:
             names = [name for name in rule.attributes if name not in self.shared]
             if rule.hard and rule.arity == 1 and names and self.fixed.isdisjoint(names):
-                predicates = _of_two(_renamed(rule.predicates, {1: second}), counted)
+                predicates = _of_units_with(2, _renamed(rule.predicates, {1: second}), counted)
                 yield replace(rule, name=f"{rule.name}, of another row", predicates=predicates)
 
     def between(self, second: Mapping[str, str], counted: str) -> Iterator[DenialConstraint]:
@@ -271,17 +305,19 @@ class _Rules:
             if not names or not self.fixed.isdisjoint(names):
                 continue
             rest = [p for p in rule.predicates if not _same_key(p, self.key)]
-            both = {_of_two(_renamed(rest, {row: second}), counted) for row in (1, 2)}
+            both = {_of_units_with(2, _renamed(rest, {row: second}), counted) for row in (1, 2)}
             for number, predicates in enumerate(sorted(both, key=repr), start=1):
                 name = f"{rule.name}, of two rows" + (f" ({number})" if len(both) > 1 else "")
                 yield DenialConstraint(name, predicates)
 
 
-def _of_two(predicates: Iterable[Predicate], counted: str) -> tuple[Predicate, ...]:
-    """Predicates of persons who have a second row: without one its values are missing, too."""
+def _of_units_with(
+    rows: int, predicates: Iterable[Predicate], counted: str
+) -> tuple[Predicate, ...]:
+    """Predicates on units with so many rows: without them the values of rows are missing, too."""
     whole = tuple(predicates)
-    several = Predicate(Cell(1, counted), Op.GE, 2)
-    return (*whole, several) if any(p.right is None for p in whole) else whole
+    enough = Predicate(Cell(1, counted), Op.GE, rows)
+    return (*whole, enough) if any(p.right is None for p in whole) else whole
 
 
 def _renamed(

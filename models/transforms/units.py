@@ -24,7 +24,7 @@ from cloister.models.planning import choose_sampling
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Facts, plans_json
 from cloister.models.task import AnyPlan, Budget, Forecast, Parameters, Plan, Task
 from cloister.models.transforms.transformation import Doors, Meta, Models, Transformation
-from cloister.models.transforms.unit_tables import PERSONS, UnitTasks, unit_tasks
+from cloister.models.transforms.unit_tables import PERSONS, UnitTasks, persons_of, unit_tasks
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.transformations import LabelledDoor
 from cloister.schema.partition import one_part
@@ -137,7 +137,7 @@ class UnitRows(Transformation):
         self, method: AnySynthesizer, sequence: tuple[str, ...], budget: Budget
     ) -> Plan[UnitsParameters]:
         """The plan of a method for persons, with that of their number, if none is declared."""
-        number = Fraction(0) if self.tasks.number else _NUMBER
+        number = Fraction(0) if persons_of(self.tasks.whole).number else _NUMBER
         joint = method.most_joint is None or method.most_joint > 1
         tasks = self.tasks.holding(_second(self.tasks, budget) if joint else ())
         known = {tasks.origin(name): name for name in sequence}
