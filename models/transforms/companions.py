@@ -24,6 +24,7 @@ from cloister.arrays import Booleans, Floats, Integers
 from cloister.models.constrained import ConstrainedModel
 from cloister.models.protocol import Arrays
 from cloister.models.relational.profiles import parts_by
+from cloister.models.sampling.ancestral import ImportanceWeight
 from cloister.models.sampling.chain import ConstrainedChain, flatten_chain
 from cloister.models.sampling.conditions import GivenSampler
 from cloister.models.transforms.differenced import DifferencedModel
@@ -299,6 +300,12 @@ class RowDraws:
     model: RowModel
     flatness: float = 0.0
 
+    def units(self, known: Table, rng: np.random.Generator) -> Drawn:
+        """Units (n,) of which some attributes are known, by a model of the rest."""
+        given = [name for name in self._chain.sequence if self.tasks.origin(name) in known.domain]
+        sampler = GivenSampler(self._chain, tuple(given))
+        return self._of_units(known.stored, known.rows, sampler, rng, None)
+
     def first(self, units: Mapping[str, Integers], rng: np.random.Generator) -> Drawn:
         """A first row (n,) of persons with some codes (n,)."""
         drawn, alive = self._drawn(units, self._beside(self.tasks.of_rows), rng)
@@ -313,12 +320,7 @@ class RowDraws:
 
     def completed(self, codes: Mapping[str, Integers], rng: np.random.Generator) -> Drawn:
         """Rows of some codes (n,) with those attributes that first rows alone have."""
-        present = np.ones(len(codes[self.tasks.counted]), dtype=bool)
-        known = dict(codes)
-        for name in self.tasks.second:
-            size = self.tasks.whole.domain[name].size
-            present &= codes[name] < size
-            known[name] = np.minimum(codes[name], size - 1)
+        known, present = self.tasks.present(codes, self.tasks.second)
         if not self.tasks.fixed:
             return self._row(known), present
         drawn, alive = self._drawn(known, self._beside(self.tasks.fixed), rng)
@@ -333,9 +335,19 @@ class RowDraws:
     ) -> Drawn:
         """Rows of the table of persons, of which some codes (n,) are given."""
         rows = len(units[self.tasks.counted])
+        return self._of_units(units, rows, sampler, rng, self._present)
+
+    def _of_units(
+        self,
+        units: Mapping[str, Integers],
+        rows: int,
+        sampler: GivenSampler,
+        rng: np.random.Generator,
+        weight: ImportanceWeight | None,
+    ) -> Drawn:
         known = self.model.unfinished(Table.completed(self.tasks.units.domain, units, rows))
         codes = {name: known.codes[name] for name in sampler.given}
-        batch = sampler.draw(codes, rng, self._present)
+        batch = sampler.draw(codes, rng, weight)
         drawn = Table.completed(self.model.constraint_sampler.domain, batch.codes, rows)
         return self.model.finish(drawn), batch.alive
 
@@ -349,19 +361,20 @@ class RowDraws:
     @cached_property
     def _present(self) -> _Present:
         chain, whole = self.model.constraint_sampler.chain, self.tasks.whole.domain
-        first = {second: name for name, second in self.tasks.second.items()}
+        lacking = {second: name for name, second in self.tasks.second.items()}
+        lacking |= {} if self.tasks.least else {name: name for name in self.tasks.of_rows}
         needed = {
             name
             for name in chain.sequence
-            if (origin := first.get(self.tasks.origin(name))) is not None
+            if (origin := lacking.get(self.tasks.origin(name))) is not None
             and whole[origin].null_code is None
         }
         return _Present(chain, frozenset(needed))
 
     def _beside(self, drawn: tuple[str, ...]) -> GivenSampler:
-        """Draws some attributes and second rows, given all others."""
-        left = {*drawn, *self.tasks.second.values()}
-        given = [name for name in self._chain.sequence if self.tasks.origin(name) not in left]
+        """Draws some attributes and second rows, given units and the rest of first rows."""
+        known = {*self.tasks.units.given, *self.tasks.of_rows} - {*drawn}
+        given = [name for name in self._chain.sequence if self.tasks.origin(name) in known]
         return GivenSampler(self._chain, tuple(given))
 
 
@@ -371,10 +384,9 @@ def companions_of(tasks: UnitTasks, model: RowModel) -> Companions:
     if tasks.most_rows < FURTHER or not tasks.second:
         return Companions()
     units = model.sample(_POOL, source.spawn(1)[0])
-    second = tasks.second_rows(units)
     several = tasks.counts(units) >= FURTHER
-    for name, codes in second.items():
-        several &= codes < tasks.whole.domain[name].size
+    for rows in (units.codes, tasks.second_rows(units)):
+        several &= tasks.present(rows, tasks.second)[1]
     units, draws = units.take(several), RowDraws(tasks, model)
     if units.rows < 2:
         return Companions()

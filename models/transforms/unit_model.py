@@ -251,8 +251,11 @@ class UnitsSampler(Sampler):
 
     @property
     def pair_rules(self) -> tuple[DenialConstraint, ...]:
-        """The rules on pairs of rows that none by construction keeps, and those within persons."""
-        return (*self.model.constraint_sampler.pair_rules, *self.tasks.within)
+        """The rules on pairs of rows that none by construction keeps, and those within units."""
+        of_rows = set(self.tasks.of_rows)
+        rules = self.model.constraint_sampler.pair_rules
+        between = (rule for rule in rules if not of_rows.isdisjoint(rule.attributes))
+        return (*between, *self.tasks.within)
 
 
 class _RowsOfUnits:
@@ -297,11 +300,12 @@ class _RowsOfUnits:
 
     def _take_first_rows(self) -> None:
         """Take the first two rows that persons were drawn with, where no rule is against it."""
-        everyone = np.arange(len(self._sizes))
-        first = {name: self._of(everyone, name) for name in self._tasks.of_rows}
-        shared = {name: self._of(everyone, name) for name in self._tasks.given}
-        rows = Table.completed(self._sampler.domain, shared | first, len(everyone))
-        self._choose(everyone, (rows, np.ones(len(everyone), dtype=bool)), 1)
+        some = np.flatnonzero(self._sizes)
+        names = (*self._tasks.of_rows, *self._beside)
+        first = {name: self._of(some, name) for name in names}
+        codes, present = self._tasks.present(first, self._tasks.of_rows)
+        rows = Table.completed(self._sampler.domain, codes, len(some))
+        self._choose(some, (rows, present), 1)
         two = np.flatnonzero((self._drawn == 1) & (self._sizes > 1))
         second = {name: self._of(two, column) for name, column in self._tasks.second.items()}
         codes = second | {name: self._of(two, name) for name in self._beside}
@@ -384,7 +388,7 @@ class _RowsOfUnits:
         self._begun[fresh] += 1
         self._drawn[fresh] = self._failed[fresh] = 0
         self._sums[fresh] = 0.0
-        changed = fresh[self._begun[fresh] > 1]
+        changed = fresh[(self._begun[fresh] > 1) & bool(self._tasks.least)]
         if len(complete) and len(changed):
             self._donate(changed, self._rng.choice(complete, len(changed)))
 
@@ -400,15 +404,17 @@ class _RowsOfUnits:
         missing = int((self._sizes[stuck] - self._drawn[stuck]).sum())
         if not missing:
             return
-        if not self._drawn[stuck].all():
+        if self._tasks.least and not self._drawn[stuck].all():
             raise self._failure(missing)
         self._sizes[stuck] = self._drawn[stuck]
         self._turns += 1
-        room = (self._sizes[complete] < self._tasks.most_rows) & ~self._received[complete]
+        sizes = self._sizes[complete]
+        room = (sizes > 0) & (sizes < self._tasks.most_rows) & ~self._received[complete]
         taken = self._rng.permutation(complete[room & (self._turns <= _TURNS)])[:missing]
         self._sizes[taken] += 1
         self._received[taken] = True
-        self._add_persons(missing - len(taken), complete)
+        if self._tasks.least:
+            self._add_persons(missing - len(taken), complete)
 
     def _add_persons(self, new: int, complete: Integers) -> None:
         """Add persons of one row each, with the attributes of complete ones."""

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from cloister import constraints
-from cloister.arrays import Integers
+from cloister.arrays import Booleans, Integers
 from cloister.constraints import DenialConstraint
 from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.errors import PlanError
@@ -117,6 +117,18 @@ class UnitTasks:
     def second_rows(self, units: Table) -> Mapping[str, Integers]:
         """The second row of each person, by attribute; the code past the last where it has none."""
         return {name: units.codes[column] for name, column in self.second.items()}
+
+    def present(
+        self, codes: Mapping[str, Integers], names: Iterable[str]
+    ) -> tuple[dict[str, Integers], Booleans]:
+        """Codes (n,) of rows that may be missing as codes of rows, and which rows (n,) are not."""
+        known, rows = dict(codes), len(next(iter(codes.values())))
+        present = np.ones(rows, dtype=bool)
+        for name in names:
+            size = self.whole.domain[name].size
+            present &= codes[name] < size
+            known[name] = np.minimum(codes[name], size - 1)
+        return known, present
 
 
 def unit_tasks(task: Task) -> UnitTasks:
