@@ -123,6 +123,10 @@ class Database:
         """Which rows (n,) of the key's table name a row of its parent that is there."""
         return np.isin(self.references(key), self.tables[key.parent].codes[key.key])
 
+    def by_unit(self, function: Callable[[Database], Mapping[str, Table]]) -> Mapping[str, Table]:
+        """The tables that ``function`` makes of these, given all rows of a unit together."""
+        return function(self)
+
     def queried(self) -> QueriedTables:
         """What queries read of these rows, which are within bounds."""
         tables = {**row_tables(self), **joined_tables(self)}

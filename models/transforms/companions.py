@@ -385,8 +385,8 @@ def companions_of(tasks: UnitTasks, model: RowModel) -> Companions:
         return Companions()
     units = model.sample(_POOL, source.spawn(1)[0])
     several = tasks.counts(units) >= FURTHER
-    for rows in (units.codes, tasks.second_rows(units)):
-        several &= tasks.present(rows, tasks.second)[1]
+    for row in (units.codes, tasks.second_rows(units)):
+        several &= tasks.present(row, tasks.second)[1]
     units, draws = units.take(several), RowDraws(tasks, model)
     if units.rows < 2:
         return Companions()

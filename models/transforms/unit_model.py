@@ -10,7 +10,7 @@ another one; then what is missing goes to persons with room, or to new ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -64,7 +64,7 @@ _TURNS = 3
 _MOST = 8_192
 """Most candidates drawn at a time: bounds memory for attributes with many levels."""
 
-_FLATNESS = 0.5
+FLATNESS = 0.5
 """Share of even probabilities, for missing rows, of attributes in rules: every value can be drawn,
 and half the probability is the model's."""
 
@@ -112,6 +112,11 @@ class People:
     first: int = 0
     rows_before: int = 0
     spare: int = 0
+
+    @classmethod
+    def of(cls, tasks: UnitTasks, units: Table) -> People:
+        """Those of a drawn table of units."""
+        return cls(units.narrow(), np.minimum(tasks.counts(units), tasks.most_rows))
 
     @property
     def number(self) -> int:
@@ -184,20 +189,16 @@ def draw_people(tasks: UnitTasks, model: RowModel, rows: int, rng: SamplingSourc
 
     Where the key's pattern names too few persons, they have more rows each.
     """
-    people = _people(tasks, model.sample(min(_PILOT, tasks.capacity), rng.spawn(1)[0]))
+    people = People.of(tasks, model.sample(min(_PILOT, tasks.capacity), rng.spawn(1)[0]))
     mean, people = float(people.counts.mean()), people.take(slice(0, 0))
     while people.rows < rows and people.number < tasks.capacity:
         wanted = min(max(round((rows - people.rows) / mean), 1), tasks.capacity - people.number)
-        people = people.followed_by(_people(tasks, model.sample(wanted, rng.spawn(1)[0])))
+        people = people.followed_by(People.of(tasks, model.sample(wanted, rng.spawn(1)[0])))
     if people.rows < rows:
         return people.raised(rows, tasks.most_rows, rng.generator)
     if spare := min(_SPARE, tasks.capacity - people.number):
-        people = people.followed_by(_people(tasks, model.sample(spare, rng.spawn(1)[0])))
+        people = people.followed_by(People.of(tasks, model.sample(spare, rng.spawn(1)[0])))
     return people.up_to(rows)
-
-
-def _people(tasks: UnitTasks, drawn: Table) -> People:
-    return People(drawn.narrow(), np.minimum(tasks.counts(drawn), tasks.most_rows))
 
 
 @dataclass(frozen=True)
@@ -243,8 +244,15 @@ class UnitsSampler(Sampler):
         """
         assert self.people is not None
         people = self.people.between(given.first, given.first + rows)
+        return self.rows_of(people, given.before if self.remembers else (), rng)
+
+    def rows_of(self, people: People, before: Iterable[Table], rng: SamplingSource) -> Table:
+        """The rows of some people, with rows of others ``before``.
+
+        SampleError if they cannot be drawn.
+        """
         index = PairIndex(self.domain, tuple(map(Penalty, self.pair_rules)))
-        for table in given.before if self.remembers else ():
+        for table in before:
             index.record(table)
         drawn = _RowsOfUnits(self, people, index, rng.generator).draw()
         return number_keys(drawn, people.rows_before, preset=(self.tasks.key,))
@@ -267,7 +275,7 @@ class _RowsOfUnits:
         self._sampler, self._tasks, self._index, self._rng = sampler, sampler.tasks, index, rng
         self._companions = sampler.companions
         self._draws = RowDraws(sampler.tasks, sampler.model)
-        self._flat = RowDraws(sampler.tasks, sampler.model, _FLATNESS)
+        self._flat = RowDraws(sampler.tasks, sampler.model, FLATNESS)
         self._row_rules = [rule for rule in sampler.tasks.whole.hard if rule.arity == 1]
         self._spare, self._units, self._sizes = people.spare, people.units, people.counts.copy()
         self._numbers = people.first + np.arange(people.number)

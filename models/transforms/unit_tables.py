@@ -12,7 +12,7 @@ does not have: two maps could differ. It is drawn as that of a first row.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -96,14 +96,10 @@ class UnitTasks:
                 bounds.append(math.prod(domain[name].values for name in names))
         return min(bounds)
 
-    def holding(self, names: Iterable[str]) -> UnitTasks:
+    def holding(self, names: Collection[str]) -> UnitTasks:
         """The same tasks where second rows have these attributes of rows alone."""
-        second = {name: column for name, column in self.second.items() if name in names}
-        left = set(self.second.values()) - set(second.values())
-        columns = tuple(column for column in self.units.domain if column.name not in left)
-        rules = tuple(rule for rule in self.units.constraints if left.isdisjoint(rule.attributes))
-        units = replace(self.units, domain=Domain(columns), constraints=rules)
-        return replace(self, units=units, second=second)
+        (tasks,) = holding([self], [names])
+        return tasks
 
     def estimated(self, persons: int) -> UnitTasks:
         """The same tasks for another number of persons, such as a released one."""
@@ -129,6 +125,22 @@ class UnitTasks:
             present &= codes[name] < size
             known[name] = np.minimum(codes[name], size - 1)
         return known, present
+
+
+def holding(tasks: Iterable[UnitTasks], names: Iterable[Collection[str]]) -> tuple[UnitTasks, ...]:
+    """Tasks of the same units where second rows have these attributes of rows alone."""
+    held, left = [], set[str]()
+    for each, kept in zip(tasks, names, strict=True):
+        second = {name: column for name, column in each.second.items() if name in kept}
+        left |= set(each.second.values()) - set(second.values())
+        held.append(replace(each, second=second))
+    if not left:
+        return tuple(held)
+    units = held[0].units
+    columns = tuple(column for column in units.domain if column.name not in left)
+    rules = tuple(rule for rule in units.constraints if left.isdisjoint(rule.attributes))
+    units = replace(units, domain=Domain(columns), constraints=rules)
+    return tuple(replace(each, units=units) for each in held)
 
 
 def unit_tasks(task: Task) -> UnitTasks:
@@ -307,7 +319,7 @@ class _Rules:
         for rule in self.first:
             names = [name for name in rule.attributes if name not in self.shared]
             if rule.hard and rule.arity == 1 and names and self.fixed.isdisjoint(names):
-                predicates = _of_units_with(2, _renamed(rule.predicates, {1: second}), counted)
+                predicates = _of_units_with(2, on_one_row(rule.predicates, {1: second}), counted)
                 yield replace(rule, name=f"{rule.name}, of another row", predicates=predicates)
 
     def between(self, second: Mapping[str, str], counted: str) -> Iterator[DenialConstraint]:
@@ -317,7 +329,7 @@ class _Rules:
             if not names or not self.fixed.isdisjoint(names):
                 continue
             rest = [p for p in rule.predicates if not _same_key(p, self.key)]
-            both = {_of_units_with(2, _renamed(rest, {row: second}), counted) for row in (1, 2)}
+            both = {_of_units_with(2, on_one_row(rest, {row: second}), counted) for row in (1, 2)}
             for number, predicates in enumerate(sorted(both, key=repr), start=1):
                 name = f"{rule.name}, of two rows" + (f" ({number})" if len(both) > 1 else "")
                 yield DenialConstraint(name, predicates)
@@ -332,7 +344,7 @@ def _of_units_with(
     return (*whole, enough) if any(p.right is None for p in whole) else whole
 
 
-def _renamed(
+def on_one_row(
     predicates: Iterable[Predicate], names: Mapping[int, Mapping[str, str]]
 ) -> Iterator[Predicate]:
     """Predicates on one row, in which attributes of some rows of a pair have other names."""

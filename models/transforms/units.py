@@ -7,7 +7,7 @@ more than the whole; at delta 0 epsilons add up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -129,19 +129,16 @@ class UnitRows(Transformation):
 
     def sequence(self, method: AnySynthesizer) -> tuple[str, ...]:
         """The method's sequence: attributes of persons, of first rows, then of second ones."""
-        tasks, sequence = self.tasks, super().sequence(method)
-        later = dict.fromkeys(tasks.of_rows, 1) | dict.fromkeys(tasks.second.values(), 2)
-        return tuple(sorted(sequence, key=lambda name: later.get(tasks.origin(name), 0)))
+        return in_turn(super().sequence(method), [self.tasks])
 
     def search(
         self, method: AnySynthesizer, sequence: tuple[str, ...], budget: Budget
     ) -> Plan[UnitsParameters]:
         """The plan of a method for persons, with that of their number, if none is declared."""
         number = Fraction(0) if persons_of(self.tasks.whole).number else _NUMBER
-        joint = method.most_joint is None or method.most_joint > 1
-        tasks = self.tasks.holding(_second(self.tasks, budget) if joint else ())
-        known = {tasks.origin(name): name for name in sequence}
-        counted = tuple(name for origin, name in known.items() if origin in tasks.units.domain)
+        (second,) = second_attributes([self.tasks], budget)
+        tasks = self.tasks.holding(second if counts_pairs(method) else ())
+        counted = tuple(name for name in sequence if tasks.origin(name) in tasks.units.domain)
         parts = _Parts(method, tasks, counted, budget)
         shares = {name: share for name, share in ((NUMBER, number), (PERSONS, 1 - number)) if share}
         refusal = "persons and their number was found; allow more, or declare max_rows: 1"
@@ -177,21 +174,47 @@ class UnitRows(Transformation):
         return UnitsModel(replace(self, companions=companions), models)
 
 
-def _second(tasks: UnitTasks, budget: Budget) -> tuple[str, ...]:
-    """The attributes that second rows have: as many as noise allows, those of fewest values first.
+def in_turn(sequence: Sequence[str], tasks: Sequence[UnitTasks]) -> tuple[str, ...]:
+    """The attributes of units in turn: their own, those of first rows, then of second ones."""
+    later: dict[str, int] = {}
+    for each in tasks:
+        later |= dict.fromkeys(each.of_rows, 1) | dict.fromkeys(each.second.values(), 2)
+    return tuple(sorted(sequence, key=lambda name: later.get(tasks[0].origin(name), 0)))
 
-    As many persons have two rows as is likeliest for the mean: numbers are then geometric.
+
+def counts_pairs(method: Facts) -> bool:
+    """Whether a method counts more than single attributes, so that second rows say something."""
+    return method.most_joint is None or method.most_joint > 1
+
+
+def second_attributes(tasks: Sequence[UnitTasks], budget: Budget) -> list[tuple[str, ...]]:
+    """The attributes that second rows of units have, for each task of theirs: as noise allows.
+
+    Those of most values go first. As many units have two rows as is likeliest for the mean: numbers
+    of rows are then geometric.
     """
-    whole, persons = tasks.whole, tasks.units.data_rows
-    several = persons * max(1 - persons / whole.data_rows, 0.0)
-    names = sorted(tasks.second, key=lambda name: whole.domain[name].size)
-    alone, partition = len(tasks.units.domain.names) - len(names), tasks.units.neighbours.partition
-    while names:
-        noise = noise_of_counts(budget.epsilon, budget.delta, alone + len(names))
-        if noise.deviation(partition) <= _NOISE_OF_TWO * several:
+    units = tasks[0].units
+    domain, partition = units.domain, units.neighbours.partition
+    several = [_units_of_two(each) for each in tasks]
+    second = [(place, name) for place, each in enumerate(tasks) for name in each.second]
+    second.sort(key=lambda one: tasks[one[0]].whole.domain[one[1]].size)
+    alone = len(domain.names) - len(second)
+    while second:
+        noise = noise_of_counts(budget.epsilon, budget.delta, alone + len(second))
+        least = noise.deviation(partition) / _NOISE_OF_TWO
+        drowned = [one for one in second if several[one[0]] < least]
+        if not drowned:
             break
-        names.pop()
-    return tuple(names)
+        second.remove(drowned[-1])
+    return [tuple(name for of, name in second if of == place) for place in range(len(tasks))]
+
+
+def _units_of_two(tasks: UnitTasks) -> float:
+    """How many units have two rows."""
+    units, rows = tasks.units.data_rows, tasks.whole.data_rows
+    if tasks.least:
+        return units * max(1 - units / rows, 0.0)
+    return units * (rows / (units + rows)) ** 2
 
 
 @dataclass(frozen=True)
@@ -212,24 +235,16 @@ class _Parts:
             counted = counts_stage(name, [(number, 1)], task.neighbours.partition, words, "person")
             queries.append(counted)
         persons = self._persons(epsilons[PERSONS])
-        words = f"of a table with one row a person, {_rows_held(self.tasks)}: "
+        words = f"of a table with one row a person, {rows_held(self.tasks)}: "
         stages = (label_stage(stage, PERSONS, words) for stage in persons.stages)
         return Plan(
             persons.method,
             persons.sequence,
             (*queries, *stages),
             UnitsParameters(number, tuple(self.tasks.second), persons),
-            self._forecast(persons.forecast),
+            forecast_of_rows(persons.forecast, [self.tasks]),
             parts={PERSONS: (task, persons)},
         )
-
-    def _forecast(self, persons: Forecast) -> Forecast:
-        """That of persons, with the time of their further rows."""
-        further = self.tasks.whole.output_rows - 2 * self.tasks.units.data_rows
-        if further <= 0 or not self.tasks.second:
-            return persons
-        seconds = persons.seconds + _SECONDS + _SECONDS_OF_ROW * further
-        return replace(persons, seconds=round(seconds, 1))
 
     def _persons(self, epsilon: Fraction) -> AnyPlan:
         try:
@@ -245,8 +260,18 @@ class _Parts:
             ) from None
 
 
-def _rows_held(tasks: UnitTasks) -> str:
-    """What a person's row holds of its rows, in words."""
+def forecast_of_rows(units: Forecast, tasks: Sequence[UnitTasks]) -> Forecast:
+    """The forecast of units, with the time of their further rows."""
+    seconds = units.seconds
+    for each in tasks:
+        further = each.whole.output_rows - 2 * each.units.data_rows
+        if further > 0 and each.second:
+            seconds += _SECONDS + _SECONDS_OF_ROW * further
+    return replace(units, seconds=round(seconds, 1))
+
+
+def rows_held(tasks: UnitTasks) -> str:
+    """What a unit's row holds of its rows, in words."""
     second, attributes = len(tasks.second), len(tasks.of_rows)
     if not second:
         return "which holds one of its rows"

@@ -1,0 +1,219 @@
+"""The model of families: rows of the lead, then of each table that refers to one before.
+
+Rows of the lead are drawn with the number of their rows of each child table and two of these. Of
+a deeper table they are there already when its family comes, and the rest is drawn given them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloister.models.core.bins import Histogram
+from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, part_of_arrays
+from cloister.models.relational.families import Family, families_of, table_of_units
+from cloister.models.relational.family_plan import Families, FamilyParameters
+from cloister.models.task import DatabaseTask, Plan
+from cloister.models.transforms.companions import Companions, RowDraws, RowModel, companions_of
+from cloister.models.transforms.unit_model import FLATNESS, People, UnitsSampler
+from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.privacy.queries.transformations import LabelledDoor
+from cloister.schema import relations
+from cloister.schema.domain import Domain, Table
+
+_SEED = 20_261_128
+"""Public seed of what is drawn when a model is fitted."""
+
+_PILOT = 4_096
+"""Rows of a family drawn to know how many rows refer to them: their mean is within 2 %."""
+
+_TRIES = 8
+"""Times that the rest of a row is drawn, from flatter probabilities after the first half."""
+
+_ROWS = "rows of {}: drawn with {}; of rows with more, each further one is drawn under one of two"
+
+_ALIKE = (
+    "{}: of several draws of a further row one is taken, with weights by which two rows of one "
+    "parent have the tables of the first two"
+)
+
+_GIVEN = "{}: its rows are those of its parents; the rest is drawn given their attributes"
+
+_LEFT_OUT = (
+    "rows that constraints leave no place for are drawn from flatter probabilities, then their "
+    "parent's rows begin anew, then they go to other parents, and what none can have is left out"
+)
+
+_NUMBERED = "rows are numbered afresh, and references name the row that they were drawn with"
+
+
+@dataclass(frozen=True)
+class FamilyModel:
+    """The model ``fitted`` of each family, and the companions of the rows of each child table."""
+
+    base: str
+    task: DatabaseTask
+    families: Families
+    fitted: Mapping[str, RowModel]
+    companions: Mapping[str, Companions]
+
+    @property
+    def capacity(self) -> int | None:
+        """None: models of released statistics give any number of rows."""
+        return None
+
+    @property
+    def histograms(self) -> Mapping[str, Mapping[str, Histogram]]:
+        """The released histograms of the attributes of the lead."""
+        lead = self.task.schema.lead
+        own = relations.rows_domain(self.task.schema, lead)
+        histograms = self.fitted[lead].histograms
+        return {lead: {name: each for name, each in histograms.items() if name in own}}
+
+    @property
+    def samplers(self) -> Mapping[str, Never]:
+        """None: how many rows a table has depends on the rows of others."""
+        return {}
+
+    def post_processing(self) -> tuple[str, ...]:
+        """What is done to the noisy answers until they are rows, in sentences for a certificate."""
+        return (*self._sentences(), _LEFT_OUT, _NUMBERED)
+
+    def _sentences(self) -> Iterator[str]:
+        for name, family in self.families.items():
+            if name != self.task.schema.lead:
+                yield _GIVEN.format(name)
+            for child, of in family.children.items():
+                two = "the number of these and two of them" if of.tasks.second else "one of these"
+                yield _ROWS.format(child, f"{name}: each row with {two}")
+                if self.companions[child].sizes:
+                    yield _ALIKE.format(child)
+            for sentence in self.fitted[name].post_processing():
+                yield f"{table_of_units(name)}: {sentence}"
+
+    def sample(self, rows: int, rng: SamplingSource) -> relations.Database:
+        """Tables with ``rows`` rows in that of the units; each reference names a row.
+
+        SampleError if they cannot be drawn.
+        """
+        schema, drawn = self.task.schema, dict[str, Table]()
+        for name, family in self.families.items():
+            model = self.fitted[name]
+            if name == schema.lead:
+                units = model.sample(rows, rng.spawn(1)[0])
+                domain = schema.tables[name]
+                drawn[name] = Table(domain, {own: units.stored[own] for own in domain.names})
+            else:
+                units = _with_children(family, model, drawn[name], rng.spawn(1)[0].generator)
+            for child, of in family.children.items():
+                sampler = UnitsSampler(of.tasks, model, self.companions[child])
+                people = People.of(of.tasks, units)
+                table = sampler.rows_of(people, (), rng.spawn(1)[0])
+                drawn[child] = of.table(schema.tables[child], table)
+        return relations.Database(schema, {name: drawn[name] for name in schema.tables})
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
+        """The model as JSON and arrays; :func:`restore_families` reads them."""
+        families: dict[str, Any] = {}
+        arrays: dict[str, NDArray[np.generic]] = {}
+        for name, family in self.families.items():
+            state, stored = self.fitted[name].state()
+            arrays |= {f"families.{name}/{key}": array for key, array in stored.items()}
+            children = {}
+            for child, of in family.children.items():
+                companions, stored = self.companions[child].state()
+                arrays |= {f"children.{child}/{key}": array for key, array in stored.items()}
+                children[child] = {"second": list(of.tasks.second), "companions": companions}
+            rows = family.units.data_rows
+            families[name] = {"state": state, "rows": rows, "children": children}
+        return {"base": self.base, "families": families}, arrays
+
+
+def _with_children(family: Family, model: RowModel, rows: Table, rng: np.random.Generator) -> Table:
+    """Rows of a table with the rest of their family; without children where none can be drawn."""
+    tasks = family.tasks[0]
+    domain = Domain(tuple(column for column in family.units.domain if column.name in rows.domain))
+    own = Table(domain, {name: rows.stored[name] for name in domain.names})
+    left, drawn, chosen = np.arange(rows.rows), Table.completed(family.units.domain, {}, 0), []
+    for attempt in range(_TRIES):
+        flatness = FLATNESS if 2 * attempt >= _TRIES else 0.0
+        units, alive = RowDraws(tasks, model, flatness).units(own.take(left), rng)
+        drawn = Table.concatenate([drawn, units.take(alive)])
+        chosen.append(left[alive])
+        left = left[~alive]
+        if not len(left):
+            break
+    drawn = Table.concatenate(
+        [drawn, Table.completed(drawn.domain, own.take(left).stored, len(left))]
+    )
+    order = np.argsort(np.concatenate([*chosen, left]))
+    return drawn.take(order)
+
+
+def restore_families(
+    create: Callable[[str], AnySynthesizer],
+    task: DatabaseTask,
+    meta: Mapping[str, Any],
+    arrays: Arrays,
+) -> FamilyModel:
+    """The model whose :meth:`FamilyModel.state` is given; ``create`` makes a method of rows."""
+    base, families = create(meta["base"]), dict(families_of(task) or {})
+    fitted, companions = {}, {}
+    for name, saved in meta["families"].items():
+        held = {child: each["second"] for child, each in saved["children"].items()}
+        family = families[name] = families[name].holding(held).estimated(saved["rows"])
+        of_family = part_of_arrays(arrays, f"families.{name}")
+        fitted[name] = base.restore(family.units, saved["state"], of_family)
+        for child, each in saved["children"].items():
+            companions[child] = Companions.restored(
+                family.children[child].tasks.whole.domain,
+                each["companions"],
+                part_of_arrays(arrays, f"children.{child}"),
+            )
+    return FamilyModel(base.name, task, families, fitted, companions)
+
+
+def train_families(
+    base: AnySynthesizer, private: DatabaseDoor, task: DatabaseTask, plan: Plan[FamilyParameters]
+) -> FamilyModel:
+    """The models of all families, parents first, and what goes with what in their rows."""
+    families = dict(plan.parameters.held(families_of(task) or {}))
+    rng, fitted, companions = SamplingSource(_SEED), dict[str, RowModel](), {}
+    for name, plan_of_family in plan.parameters.plans.items():
+        family, door = families[name], _door(private, name)
+        fitted[name] = base.train(door, family.units, plan_of_family)
+        units = fitted[name].sample(min(_PILOT, family.units.data_rows), rng.spawn(1)[0])
+        for child, of in family.children.items():
+            companions[child] = companions_of(of.tasks, fitted[name])
+            if child in families:
+                rows = family.units.data_rows * float(of.tasks.counts(units).mean())
+                families[child] = families[child].estimated(max(round(rows), 1))
+    return FamilyModel(base.name, task, families, fitted, companions)
+
+
+def weigh_families(
+    base: AnySynthesizer,
+    private: DatabaseDoor,
+    plan: Plan[FamilyParameters],
+    model: FamilyModel,
+) -> FamilyModel:
+    """The model with the soft constraints of each family weighed."""
+    weighed = {
+        name: base.weigh(
+            _door(private, name),
+            model.families[name].units,
+            plan.parameters.plans[name],
+            fitted,
+        )
+        for name, fitted in model.fitted.items()
+    }
+    return replace(model, fitted=weighed)
+
+
+def _door(private: DatabaseDoor, name: str) -> LabelledDoor:
+    table = table_of_units(name)
+    return LabelledDoor(private.table(table), table)
