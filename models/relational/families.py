@@ -8,6 +8,7 @@ of the lead's family more or less, and rules across a reference are rules on one
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ import numpy as np
 from cloister.constraints import DenialConstraint
 from cloister.constraints.across import AcrossConstraint
 from cloister.constraints.denial import Cell, Predicate
+from cloister.models.relational.rows import most_drawn, require_enough_keys
 from cloister.models.task import DatabaseTask, Persons, Task
 from cloister.models.transforms.differences import unused_name
 from cloister.models.transforms.unit_tables import (
@@ -27,6 +29,7 @@ from cloister.models.transforms.unit_tables import (
 )
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema import relations
+from cloister.schema.columns import Serial
 from cloister.schema.domain import Domain, Table
 from cloister.schema.fan_outs import rows_changed
 from cloister.schema.relations import Database, ForeignKey, Schema
@@ -50,6 +53,13 @@ class Child:
     key: ForeignKey
     names: Mapping[str, str]
     tasks: UnitTasks
+
+    @property
+    def most(self) -> int:
+        """The most rows that the patterns of its keys have numbers for."""
+        domain, own = self.tasks.whole.domain, self.tasks.key
+        keys = (column for column in domain if isinstance(column, Serial) and column.name != own)
+        return min((column.values for column in keys), default=sys.maxsize)
 
     def rows(self, table: Table) -> Table:
         """Rows of the table under the names of the tasks."""
@@ -96,11 +106,13 @@ class Family:
 def families_of(task: DatabaseTask) -> Mapping[str, Family] | None:
     """The families of tables, parents first; None if rows of one belong to several others.
 
-    PlanError if a constraint cannot hold.
+    PlanError if a constraint cannot hold, or a key has too few numbers.
     """
     schema = task.schema
     if not is_tree(schema):
         return None
+    for name, table in task.tables.items():
+        require_enough_keys(name, relations.rows_domain(schema, name), most_drawn(task, table))
     parents = {key.parent: None for key in schema.keys} or {schema.lead: None}
     return {name: _family(task, name) for name in schema.tables if name in parents}
 
@@ -135,6 +147,7 @@ def _family(task: DatabaseTask, name: str) -> Family:
         domain=Domain(tuple(columns)),
         constraints=tuple(rules),
         neighbours=Neighbours(task.neighbours.relation, rows_changed(schema)[name]),
+        wanted_rows=most_drawn(task, table),
         given=(*own.modelled, *(held.counted for _, _, held in rows.values())),
     )
     children = {
@@ -163,19 +176,20 @@ def _flat(task: DatabaseTask, key: ForeignKey) -> tuple[Mapping[str, str], Task]
     for name in (key.column, *own.names):
         names[name] = unused_name(f"{key.table}.{name}", given)
     columns = [replace(schema.tables[key.table][name], name=new) for name, new in names.items()]
-    rules = [_with_names(rule, key.table, names) for rule in table.constraints]
+    rules = [_with_names(rule, names) for rule in table.constraints]
     rules += [_on_one_row(task, rule, names) for rule in task.across if rule.key == key]
     whole = replace(
         table,
         domain=Domain((*given, *columns)),
         constraints=tuple(rules),
         neighbours=Neighbours(task.neighbours.relation, key.max_rows),
+        wanted_rows=most_drawn(task, table),
         persons=Persons(names[key.column], given.names, task.tables[key.parent].data_rows),
     )
     return names, whole
 
 
-def _with_names(rule: DenialConstraint, table: str, names: Mapping[str, str]) -> DenialConstraint:
+def _with_names(rule: DenialConstraint, names: Mapping[str, str]) -> DenialConstraint:
     def cell(of: Cell) -> Cell:
         return Cell(of.row, names[of.attribute])
 
@@ -183,7 +197,7 @@ def _with_names(rule: DenialConstraint, table: str, names: Mapping[str, str]) ->
         Predicate(cell(p.left), p.op, cell(p.right) if isinstance(p.right, Cell) else p.right)
         for p in rule.predicates
     )
-    return replace(rule, name=f"{table}: {rule.name}", predicates=tuple(predicates))
+    return replace(rule, predicates=tuple(predicates))
 
 
 def _on_one_row(

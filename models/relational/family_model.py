@@ -45,7 +45,8 @@ _GIVEN = "{}: its rows are those of its parents; the rest is drawn given their a
 
 _LEFT_OUT = (
     "rows that constraints leave no place for are drawn from flatter probabilities, then their "
-    "parent's rows begin anew, then they go to other parents, and what none can have is left out"
+    "parent's rows begin anew, then they go to other parents, and what none can have is left out, "
+    "as rows are for which the pattern of a key has no more numbers"
 )
 
 _NUMBERED = "rows are numbered afresh, and references name the row that they were drawn with"
@@ -110,9 +111,10 @@ class FamilyModel:
             else:
                 units = _with_children(family, model, drawn[name], rng.spawn(1)[0].generator)
             for child, of in family.children.items():
+                source = rng.spawn(1)[0]
                 sampler = UnitsSampler(of.tasks, model, self.companions[child])
-                people = People.of(of.tasks, units)
-                table = sampler.rows_of(people, (), rng.spawn(1)[0])
+                people = People.of(of.tasks, units).lowered(of.most, source.generator)
+                table = sampler.rows_of(people, (), source)
                 drawn[child] = of.table(schema.tables[child], table)
         return relations.Database(schema, {name: drawn[name] for name in schema.tables})
 

@@ -67,7 +67,7 @@ def _task_alone(task: DatabaseTask, name: str, table: Task) -> Task:
             _require_kept_by_links(task, name, rule)
     rules = tuple(c for c in table.constraints if not references.intersection(c.attributes))
     domain, wanted = relations.rows_domain(task.schema, name), most_drawn(task, table)
-    _require_enough_keys(name, domain, wanted)
+    require_enough_keys(name, domain, wanted)
     return replace(table, domain=domain, constraints=rules, wanted_rows=wanted)
 
 
@@ -81,7 +81,8 @@ def _require_kept_by_links(task: DatabaseTask, name: str, rule: DenialConstraint
         )
 
 
-def _require_enough_keys(name: str, domain: Domain, wanted: int) -> None:
+def require_enough_keys(name: str, domain: Domain, wanted: int) -> None:
+    """Check that the patterns of a table have as many keys as rows are wanted; PlanError."""
     for column in domain:
         if isinstance(column, Serial) and column.values < wanted:
             raise PlanError(

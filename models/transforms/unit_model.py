@@ -167,6 +167,13 @@ class People:
         chosen = rng.choice(room, rows - self.rows, replace=False)
         return replace(self, counts=self.counts + np.bincount(chosen, minlength=self.number))
 
+    def lowered(self, rows: int, rng: np.random.Generator) -> People:
+        """The same persons with at most so many rows in all."""
+        if self.rows <= rows:
+            return self
+        kept = rng.choice(np.repeat(np.arange(self.number), self.counts), rows, replace=False)
+        return replace(self, counts=np.bincount(kept, minlength=self.number))
+
 
 def _with_sum(counts: Integers, total: int) -> Integers | None:
     """Which of some counts (n,) add up to a total, by number; None if none do."""

@@ -383,7 +383,7 @@ def _is_attribute(rule: DenialConstraint, persons: Persons) -> bool:
 def _require_one_person(rule: DenialConstraint, key: str) -> None:
     if not any(_same_key(predicate, key) for predicate in rule.predicates):
         raise PlanError(
-            f"constraint '{rule.name}' compares rows of different persons by '{key}', whose values "
+            f"constraint '{rule.name}' compares rows of different units by '{key}', whose values "
             "are numbered afresh; make it soft, or drop it"
         )
 

@@ -53,6 +53,19 @@ class HeldDatabase(Database):
         }
         return cls(schema, tables, workers, units, outside)
 
+    def by_unit(self, function: Callable[[Database], Mapping[str, Table]]) -> Mapping[str, Table]:
+        """The tables that ``function`` makes of each database of units, held where they are."""
+        made = self.workers.hold(function, self.units)
+        return {
+            name: _held(self.workers, table.domain, partial(_made_table, name), made)
+            for name, table in function(self._empty).items()
+        }
+
+    @property
+    def _empty(self) -> Database:
+        tables = {name: empty_table(domain) for name, domain in self.schema.tables.items()}
+        return Database(self.schema, tables)
+
     def queried(self) -> relations.QueriedTables:
         """What queries read of these rows, held where it was made."""
         schema, hold = self.schema, self.workers.hold
@@ -61,8 +74,7 @@ class HeldDatabase(Database):
         for key in schema.keys:
             of_units[relations.joined_table(key)] = key.table in schema.holding
             of_units[relations.degree_table(key)] = key.parent in schema.holding
-        empty = {name: empty_table(domain) for name, domain in schema.tables.items()}
-        none = Database(schema, empty).queried()
+        none = self._empty.queried()
         tables = {
             name: _held(
                 self.workers,
@@ -102,6 +114,10 @@ def _held(
 
 def _table_of(name: str, database: Database) -> tuple[Table, None]:
     return database.tables[name], None
+
+
+def _made_table(name: str, made: Mapping[str, Table]) -> tuple[Table, None]:
+    return made[name], None
 
 
 def _queried_table(name: str, queried: relations.QueriedTables) -> tuple[Table, None]:

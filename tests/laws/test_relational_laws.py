@@ -9,7 +9,7 @@ import pytest
 from examples import examples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tiny_databases import Bound, Build, counted, domain, without
+from tiny_databases import Bound, Build, counted, database_of, domain, without
 
 from cloister.arrays import Integers
 from cloister.errors import DataError
@@ -91,28 +91,6 @@ SCHEMAS = {
     "two references that may be missing": DEPUTIES,
     "a hierarchy of rows": replace(STAFF, units=("staff", "jobs")),
 }
-
-
-def drawn(data: st.DataObject, most: int, rows: int) -> Integers:
-    numbers = st.lists(st.integers(0, most), min_size=rows, max_size=rows)
-    return np.array(data.draw(numbers), dtype=np.int64)
-
-
-def database_of(data: st.DataObject, schema: relations.Schema) -> relations.Database:
-    """Few rows, whose references lead to one of few rows, to none, or are missing."""
-    tables = {}
-    for name, own in schema.tables.items():
-        rows = data.draw(st.integers(1, 7 if name in schema.holding else 4))
-        codes = {}
-        for column in own:
-            most = 2 if column.kind == "key" else column.size - 1
-            codes[column.name] = drawn(data, most, rows)
-            if column.null_code is not None:
-                codes[column.name][drawn(data, 5, rows) == 5] = column.null_code
-        if "id" in codes:
-            codes["id"] = np.arange(rows)
-        tables[name] = Table(own, codes)
-    return relations.Database(schema, tables)
 
 
 def keeps_the_law(

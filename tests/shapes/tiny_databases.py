@@ -5,9 +5,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+from hypothesis import strategies as st
 
+from cloister.arrays import Integers
+from cloister.models.task import DatabaseTask, Task
+from cloister.privacy.events import Relation
+from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Integer, TextKey
 from cloister.schema.domain import Domain, Table
+from cloister.schema.fan_outs import rows_changed
 from cloister.schema.relations import Database, ForeignKey, Schema, row_tables
 
 KEY = b"key of a test"
@@ -26,6 +32,28 @@ def assert_same(one: Table, other: Table) -> None:
     for name in one.domain.names:
         assert one.stored[name].dtype == other.stored[name].dtype
         assert np.array_equal(one.stored[name], other.stored[name])
+
+
+def _drawn(data: st.DataObject, most: int, rows: int) -> Integers:
+    numbers = st.lists(st.integers(0, most), min_size=rows, max_size=rows)
+    return np.array(data.draw(numbers), dtype=np.int64)
+
+
+def database_of(data: st.DataObject, schema: Schema) -> Database:
+    """Few rows, whose references lead to one of few rows, to none, or are missing."""
+    tables = {}
+    for name, own in schema.tables.items():
+        rows = data.draw(st.integers(1, 7 if name in schema.holding else 4))
+        codes = {}
+        for column in own:
+            most = 2 if column.kind == "key" else column.size - 1
+            codes[column.name] = _drawn(data, most, rows)
+            if column.null_code is not None:
+                codes[column.name][_drawn(data, 5, rows) == 5] = column.null_code
+        if "id" in codes:
+            codes["id"] = np.arange(rows)
+        tables[name] = Table(own, codes)
+    return Database(schema, tables)
 
 
 def random_schema(rng: np.random.Generator) -> Schema:
@@ -78,3 +106,13 @@ def counted(database: Database, bound: Bound, build: Build) -> dict[str, Counter
         name: Counter(zip(*(codes.tolist() for codes in table.codes.values()), strict=True))
         for name, table in tables.items()
     }
+
+
+def task_of(schema: Schema) -> DatabaseTask:
+    """The task of tables without rules."""
+    changed = rows_changed(schema)
+    tables = {
+        name: Task(own, (), 50, Neighbours(Relation.ADD_REMOVE, changed[name]))
+        for name, own in schema.tables.items()
+    }
+    return DatabaseTask(schema, tables, Neighbours(Relation.ADD_REMOVE))
