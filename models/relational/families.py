@@ -26,10 +26,11 @@ from cloister.models.transforms.unit_tables import (
     on_one_row,
     rows_of_units,
     two_rows,
+    under_fresh_keys,
 )
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema import relations
-from cloister.schema.columns import Serial
+from cloister.schema.columns import Column, Serial
 from cloister.schema.domain import Domain, Table
 from cloister.schema.fan_outs import rows_changed
 from cloister.schema.relations import Database, ForeignKey, Schema
@@ -133,7 +134,8 @@ def is_tree(schema: Schema) -> bool:
 def _family(task: DatabaseTask, name: str) -> Family:
     schema, table = task.schema, task.tables[name]
     own = relations.rows_domain(schema, name)
-    columns, rules, rows = list(own), [*_own_rules(task, name)], {}
+    columns: list[Column] = [own[each] for each in own.modelled]
+    rules, rows = [*_own_rules(task, name)], {}
     for key in schema.keys:
         if key.parent == name:
             names, whole = _flat(task, key)
@@ -162,7 +164,8 @@ def _own_rules(task: DatabaseTask, name: str) -> Iterator[DenialConstraint]:
     The others its rows keep as rows of that one.
     """
     references = {key.column for key in task.schema.parents_of(name)}
-    for rule in task.tables[name].constraints:
+    table = task.tables[name]
+    for rule in under_fresh_keys(table.constraints, table.domain):
         if not references or (rule.arity == 1 and references.isdisjoint(rule.attributes)):
             yield rule
 

@@ -14,9 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.models.core.bins import Histogram
-from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, part_of_arrays
+from cloister.models.core.released_counts import ReleasedCounts
+from cloister.models.protocol import (
+    AnySynthesizer,
+    Arrays,
+    DatabaseDoor,
+    ModelState,
+    counts_of,
+    part_of_arrays,
+)
 from cloister.models.relational.families import Family, families_of, table_of_units
 from cloister.models.relational.family_plan import Families, FamilyParameters
+from cloister.models.sampling.drawing import Sampler, Where, number_keys
 from cloister.models.task import DatabaseTask, Plan
 from cloister.models.transforms.companions import Companions, RowDraws, RowModel, companions_of
 from cloister.models.transforms.unit_model import FLATNESS, People, UnitsSampler
@@ -53,6 +62,56 @@ _NUMBERED = "rows are numbered afresh, and references name the row that they wer
 
 
 @dataclass(frozen=True)
+class LeadModel:
+    """The model of the lead's family, of the columns of the lead alone."""
+
+    fitted: RowModel
+    domain: Domain
+
+    @property
+    def sampler(self) -> Sampler:
+        """That of the family."""
+        return self.fitted.sampler
+
+    @property
+    def capacity(self) -> int | None:
+        """None: the model gives any number of rows."""
+        return None
+
+    @property
+    def histograms(self) -> Mapping[str, Histogram]:
+        """The released histograms."""
+        histograms = self.fitted.histograms
+        return {name: each for name, each in histograms.items() if name in self.domain}
+
+    @property
+    def released_counts(self) -> ReleasedCounts | None:
+        """The noisy counts; None if none are kept."""
+        counts = counts_of(self.fitted)
+        if counts is None:
+            return None
+        return replace(
+            counts,
+            histograms={n: each for n, each in counts.histograms.items() if n in self.domain},
+            bins={n: each for n, each in counts.bins.items() if n in self.domain},
+            tables=tuple(t for t in counts.tables if all(n in self.domain for n in t.names)),
+        )
+
+    def post_processing(self) -> tuple[str, ...]:
+        """What is done to the noisy answers until they are rows."""
+        return self.fitted.post_processing()
+
+    def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
+        """Rows of the lead; SampleError if they cannot be drawn."""
+        drawn = self.fitted.sample(rows, rng, where)
+        return number_keys(Table.completed(self.domain, drawn.stored, rows), 0)
+
+    def state(self) -> ModelState:
+        """The model as JSON and arrays."""
+        return self.fitted.state()
+
+
+@dataclass(frozen=True)
 class FamilyModel:
     """The model ``fitted`` of each family, and the companions of the rows of each child table."""
 
@@ -68,12 +127,19 @@ class FamilyModel:
         return None
 
     @property
+    def models(self) -> Mapping[str, LeadModel]:
+        """That of the lead: rows of others are counted as those of their parents."""
+        lead = self.task.schema.lead
+        return {lead: LeadModel(self.fitted[lead], self.task.schema.tables[lead])}
+
+    def counts_all_rows(self, table: str) -> bool:
+        """Whether all rows of each unit within its bound are counted in a table."""
+        return table == self.task.schema.lead
+
+    @property
     def histograms(self) -> Mapping[str, Mapping[str, Histogram]]:
         """The released histograms of the attributes of the lead."""
-        lead = self.task.schema.lead
-        own = relations.rows_domain(self.task.schema, lead)
-        histograms = self.fitted[lead].histograms
-        return {lead: {name: each for name, each in histograms.items() if name in own}}
+        return {name: model.histograms for name, model in self.models.items()}
 
     @property
     def samplers(self) -> Mapping[str, Never]:
@@ -106,8 +172,8 @@ class FamilyModel:
             model = self.fitted[name]
             if name == schema.lead:
                 units = model.sample(rows, rng.spawn(1)[0])
-                domain = schema.tables[name]
-                drawn[name] = Table(domain, {own: units.stored[own] for own in domain.names})
+                own = Table.completed(schema.tables[name], units.stored, rows)
+                drawn[name] = number_keys(own, 0)
             else:
                 units = _with_children(family, model, drawn[name], rng.spawn(1)[0].generator)
             for child, of in family.children.items():

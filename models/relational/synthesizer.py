@@ -15,7 +15,7 @@ from cloister.models.relational.family_plan import FamilyParameters, plan_famili
 from cloister.models.relational.link_plan import RelationalOptions
 from cloister.models.relational.plan import RelationalParameters, plan_relational
 from cloister.models.relational.rows import tasks_of_rows
-from cloister.models.task import Budget, DatabaseTask, Plan, options_of
+from cloister.models.task import Budget, DatabaseTask, Plan, Task, options_of
 
 if TYPE_CHECKING:
     from cloister.models.relational.family_model import FamilyModel
@@ -56,12 +56,14 @@ class RelationalSynthesizer(protocol.DatabaseSynthesizer[AnyParameters, "AnyMode
         budget: Budget,
     ) -> Plan[Any]:
         """The plans of all rows and the noise of all relationships."""
+        options, families = options_of(task, RelationalOptions), families_of(task)
+        named = self._rows or options.table_method
+        if families:
+            base = self._base(named or _usual(families[task.schema.lead].units, budget))
+            if suits_families(base, families, options):
+                return plan_families(self.name, base, task, families, budget)
         default = _WITH_DELTA if budget.delta else _WITHOUT
-        options = options_of(task, RelationalOptions)
-        base = self._base(self._rows or options.table_method or default)
-        if (families := families_of(task)) and suits_families(base, families, options):
-            return plan_families(self.name, base, task, families, budget)
-        return plan_relational(self.name, base, task, budget)
+        return plan_relational(self.name, self._base(named or default), task, budget)
 
     def train(
         self, private: protocol.DatabaseDoor, task: DatabaseTask, plan: Plan[Any]
@@ -104,6 +106,13 @@ class RelationalSynthesizer(protocol.DatabaseSynthesizer[AnyParameters, "AnyMode
         from cloister.models.registry import create
 
         return create(name, self._progress)
+
+
+def _usual(task: Task, budget: Budget) -> str:
+    """The usual method for one table."""
+    from cloister.models.registry import choose_method
+
+    return _WITH_DELTA if budget.delta else choose_method(task, budget).method
 
 
 def synthesizer_of(name: str, progress: protocol.Progress) -> RelationalSynthesizer:

@@ -205,6 +205,8 @@ def rows_of_units(whole: Task, counted: str, least: int = 1) -> RowsOfUnits:
     PlanError if a constraint cannot hold.
     """
     persons, domain, most = persons_of(whole), whole.domain, whole.neighbours.max_rows
+    alone = tuple(under_fresh_keys(whole.constraints, domain, persons.key))
+    whole = replace(whole, constraints=alone)
     rules = _Rules.of(whole, persons)
     of_rows = [name for name in domain.modelled if name not in persons.attributes]
     paired = [name for name in of_rows if name not in rules.fixed and most > 1]
@@ -222,6 +224,23 @@ def rows_of_units(whole: Task, counted: str, least: int = 1) -> RowsOfUnits:
         *rules.between(second, counted),
     )
     return RowsOfUnits(whole, columns, constraints, counted, second, rules.within, least)
+
+
+def under_fresh_keys(
+    rules: Iterable[DenialConstraint], domain: Domain, but: str | None = None
+) -> Iterator[DenialConstraint]:
+    """Rules as they are on rows whose keys are numbered afresh, so that no two have the same.
+
+    The column ``but`` is of keys that rows share.
+    """
+    fresh = {each.name for each in domain if isinstance(each, Serial) and each.name != but}
+    for rule in rules:
+        on_keys = [p for p in rule.predicates if p.left.attribute in fresh]
+        rest = tuple(p for p in rule.predicates if p not in on_keys)
+        if not on_keys:
+            yield rule
+        elif rest and all(predicate.op is Op.NE for predicate in on_keys):
+            yield replace(rule, predicates=rest)
 
 
 def unit_table(table: Table, task: Task) -> Database:

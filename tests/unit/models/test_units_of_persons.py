@@ -177,7 +177,7 @@ def test_a_person_is_measured_as_one_row_and_nothing_else_is_asked():
 
 def test_what_cannot_hold_is_refused_with_the_plan():
     for rule, said in (
-        ({"fd": "ward, cost -> person"}, "compares rows of different persons"),
+        ({"fd": "ward, cost -> person"}, "compares rows of different units"),
         ({"key": ["person"]}, "a person has several rows"),
         ({"key": ["sex", "age"]}, "a person has several rows"),
     ):
