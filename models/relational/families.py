@@ -58,15 +58,15 @@ class Child:
     @property
     def most(self) -> int:
         """The most rows that the patterns of its keys have numbers for."""
-        domain, own = self.tasks.whole.domain, self.tasks.key
-        keys = (column for column in domain if isinstance(column, Serial) and column.name != own)
+        domain, shared = self.tasks.whole.domain, self.tasks.key
+        keys = (column for column in domain if isinstance(column, Serial) and column.name != shared)
         return min((column.values for column in keys), default=sys.maxsize)
 
     def rows(self, table: Table) -> Table:
         """Rows of the table under the names of the tasks."""
         domain = self.tasks.whole.domain
-        own = {name: table.stored[column] for column, name in self.names.items()}
-        return Table(Domain(tuple(domain[name] for name in own)), own)
+        codes = {name: table.stored[column] for column, name in self.names.items()}
+        return Table(Domain(tuple(domain[name] for name in codes)), codes)
 
     def table(self, domain: Domain, rows: Table) -> Table:
         """Rows of the tasks as rows of the table."""
@@ -84,8 +84,8 @@ class Family:
     def holding(self, second: Mapping[str, tuple[str, ...]]) -> Family:
         """The family where second rows of each child have these attributes alone."""
         tasks = holding(self.tasks, second.values())
-        held = zip(self.children.items(), tasks, strict=True)
-        children = {name: replace(child, tasks=each) for (name, child), each in held}
+        pairs = zip(self.children.items(), tasks, strict=True)
+        children = {name: replace(child, tasks=fewer) for (name, child), fewer in pairs}
         units = next((child.tasks.units for child in children.values()), self.units)
         return replace(self, units=units, children=children)
 
@@ -133,27 +133,28 @@ def is_tree(schema: Schema) -> bool:
 
 def _family(task: DatabaseTask, name: str) -> Family:
     schema, table = task.schema, task.tables[name]
-    own = relations.rows_domain(schema, name)
-    columns: list[Column] = [own[each] for each in own.modelled]
+    domain = relations.rows_domain(schema, name)
+    columns: list[Column] = [domain[attribute] for attribute in domain.modelled]
     rules, rows = [*_own_rules(task, name)], {}
     for key in schema.keys:
         if key.parent == name:
             names, whole = _flat(task, key)
-            counted = unused_name(f"rows of {key.table}", own)
-            held = rows_of_units(whole, counted, least=0)
-            rows[key.table] = (key, names, held)
-            columns += held.columns
-            rules += held.constraints
+            counted = unused_name(f"rows of {key.table}", domain)
+            counts = rows_of_units(whole, counted, least=0)
+            rows[key.table] = (key, names, counts)
+            columns += counts.columns
+            rules += counts.constraints
     units = replace(
         table,
         domain=Domain(tuple(columns)),
         constraints=tuple(rules),
         neighbours=Neighbours(task.neighbours.relation, rows_changed(schema)[name]),
         wanted_rows=most_drawn(task, table),
-        given=(*own.modelled, *(held.counted for _, _, held in rows.values())),
+        given=(*domain.modelled, *(counts.counted for _, _, counts in rows.values())),
     )
     children = {
-        child: Child(key, names, held.tasks(units)) for child, (key, names, held) in rows.items()
+        child: Child(key, names, counts.tasks(units))
+        for child, (key, names, counts) in rows.items()
     }
     return Family(name, units, children)
 
@@ -173,10 +174,10 @@ def _own_rules(task: DatabaseTask, name: str) -> Iterator[DenialConstraint]:
 def _flat(task: DatabaseTask, key: ForeignKey) -> tuple[Mapping[str, str], Task]:
     """The task of rows that refer by a key, with the attributes of those that they refer to."""
     schema, table = task.schema, task.tables[key.table]
-    above, own = (relations.rows_domain(schema, name) for name in (key.parent, key.table))
+    above, below = (relations.rows_domain(schema, name) for name in (key.parent, key.table))
     given = Domain(tuple(above[name] for name in above.modelled))
     names: dict[str, str] = {}
-    for name in (key.column, *own.names):
+    for name in (key.column, *below.names):
         names[name] = unused_name(f"{key.table}.{name}", given)
     columns = [replace(schema.tables[key.table][name], name=new) for name, new in names.items()]
     rules = [_with_names(rule, names) for rule in table.constraints]
@@ -207,13 +208,13 @@ def _on_one_row(
     task: DatabaseTask, across: AcrossConstraint, names: Mapping[str, str]
 ) -> DenialConstraint:
     """A rule across a reference as one on a row with the attributes of its parent."""
-    key, tables, own, above = across.key, task.schema.tables, dict[str, str](), dict[str, str]()
+    key, tables, below, above = across.key, task.schema.tables, dict[str, str](), dict[str, str]()
     for column in tables[key.table]:
-        own[relations.own_column(key.table, column).name] = names.get(column.name, column.name)
+        below[relations.own_column(key.table, column).name] = names.get(column.name, column.name)
     for column in tables[key.parent]:
         above[relations.parent_column(key, column).name] = column.name
     return DenialConstraint(
-        across.name, tuple(on_one_row(across.rule.predicates, {1: own, 2: above}))
+        across.name, tuple(on_one_row(across.rule.predicates, {1: below, 2: above}))
     )
 
 
@@ -237,6 +238,6 @@ def _units_in(family: Family, database: Database) -> Table:
     for name, child in family.children.items():
         owners = relations.parent_rows(database, child.key)
         linked = np.flatnonzero(owners >= 0)
-        own = child.rows(database.tables[name]).take(linked)
-        codes |= two_rows(child.tasks, own, owners[linked], rows.rows)
+        referring = child.rows(database.tables[name]).take(linked)
+        codes |= two_rows(child.tasks, referring, owners[linked], rows.rows)
     return Table(family.units.domain, {n: codes[n] for n in family.units.domain.names}).narrow()

@@ -172,8 +172,8 @@ class FamilyModel:
             model = self.fitted[name]
             if name == schema.lead:
                 units = model.sample(rows, rng.spawn(1)[0])
-                own = Table.completed(schema.tables[name], units.stored, rows)
-                drawn[name] = number_keys(own, 0)
+                lead = Table.completed(schema.tables[name], units.stored, rows)
+                drawn[name] = number_keys(lead, 0)
             else:
                 units = _with_children(family, model, drawn[name], rng.spawn(1)[0].generator)
             for child, of in family.children.items():
@@ -205,18 +205,18 @@ def _with_children(family: Family, model: RowModel, rows: Table, rng: np.random.
     """Rows of a table with the rest of their family; without children where none can be drawn."""
     tasks = family.tasks[0]
     domain = Domain(tuple(column for column in family.units.domain if column.name in rows.domain))
-    own = Table(domain, {name: rows.stored[name] for name in domain.names})
+    known = Table(domain, {name: rows.stored[name] for name in domain.names})
     left, drawn, chosen = np.arange(rows.rows), Table.completed(family.units.domain, {}, 0), []
     for attempt in range(_TRIES):
         flatness = FLATNESS if 2 * attempt >= _TRIES else 0.0
-        units, alive = RowDraws(tasks, model, flatness).units(own.take(left), rng)
+        units, alive = RowDraws(tasks, model, flatness).units(known.take(left), rng)
         drawn = Table.concatenate([drawn, units.take(alive)])
         chosen.append(left[alive])
         left = left[~alive]
         if not len(left):
             break
     drawn = Table.concatenate(
-        [drawn, Table.completed(drawn.domain, own.take(left).stored, len(left))]
+        [drawn, Table.completed(drawn.domain, known.take(left).stored, len(left))]
     )
     order = np.argsort(np.concatenate([*chosen, left]))
     return drawn.take(order)
@@ -232,8 +232,8 @@ def restore_families(
     base, families = create(meta["base"]), dict(families_of(task) or {})
     fitted, companions = {}, {}
     for name, saved in meta["families"].items():
-        held = {child: each["second"] for child, each in saved["children"].items()}
-        family = families[name] = families[name].holding(held).estimated(saved["rows"])
+        second = {child: each["second"] for child, each in saved["children"].items()}
+        family = families[name] = families[name].holding(second).estimated(saved["rows"])
         of_family = part_of_arrays(arrays, f"families.{name}")
         fitted[name] = base.restore(family.units, saved["state"], of_family)
         for child, each in saved["children"].items():
@@ -249,7 +249,7 @@ def train_families(
     base: AnySynthesizer, private: DatabaseDoor, task: DatabaseTask, plan: Plan[FamilyParameters]
 ) -> FamilyModel:
     """The models of all families, parents first, and what goes with what in their rows."""
-    families = dict(plan.parameters.held(families_of(task) or {}))
+    families = dict(plan.parameters.planned(families_of(task) or {}))
     rng, fitted, companions = SamplingSource(_SEED), dict[str, RowModel](), {}
     for name, plan_of_family in plan.parameters.plans.items():
         family, door = families[name], _door(private, name)

@@ -47,7 +47,7 @@ class FamilyParameters(Parameters):
         }
         return {"base": self.base, "plans": plans_json(self.plans), "second": second}
 
-    def held(self, families: Families) -> Families:
+    def planned(self, families: Families) -> Families:
         """The families as they were planned."""
         return {name: family.holding(self.second[name]) for name, family in families.items()}
 
@@ -68,11 +68,11 @@ def plan_families(
     """The plan of all families, which together spend the budget; PlanError if there is none."""
     wanted = {table: budget_of_rows(family.units) for table, family in families.items()}
     shares = {table: part / sum(wanted.values()) for table, part in wanted.items()}
-    held = {
+    planned = {
         table: _held(base, family, Budget(budget.epsilon * shares[table], budget.delta))
         for table, family in families.items()
     }
-    parts = _Parts(name, base, held, budget)
+    parts = _Parts(name, base, planned, budget)
     refusal = "tables was found; allow more"
     return divide(parts.plan, shares, budget, task.neighbours.relation, refusal)
 
@@ -140,5 +140,5 @@ class _Parts:
 
 def _words(family: Family) -> str:
     """What a row of a family holds, in words."""
-    held = (f"of {name} {rows_held(child.tasks)}" for name, child in family.children.items())
-    return "; ".join(held) or "alone"
+    words = (f"of {name} {rows_held(child.tasks)}" for name, child in family.children.items())
+    return "; ".join(words) or "alone"

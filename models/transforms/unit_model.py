@@ -171,8 +171,8 @@ class People:
         """The same persons with at most so many rows in all."""
         if self.rows <= rows:
             return self
-        kept = rng.choice(np.repeat(np.arange(self.number), self.counts), rows, replace=False)
-        return replace(self, counts=np.bincount(kept, minlength=self.number))
+        owners = rng.choice(np.repeat(np.arange(self.number), self.counts), rows, replace=False)
+        return replace(self, counts=np.bincount(owners, minlength=self.number))
 
 
 def _with_sum(counts: Integers, total: int) -> Integers | None:

@@ -129,18 +129,18 @@ class UnitTasks:
 
 def holding(tasks: Iterable[UnitTasks], names: Iterable[Collection[str]]) -> tuple[UnitTasks, ...]:
     """Tasks of the same units where second rows have these attributes of rows alone."""
-    held, left = [], set[str]()
-    for each, kept in zip(tasks, names, strict=True):
-        second = {name: column for name, column in each.second.items() if name in kept}
+    fewer, left = [], set[str]()
+    for each, wanted in zip(tasks, names, strict=True):
+        second = {name: column for name, column in each.second.items() if name in wanted}
         left |= set(each.second.values()) - set(second.values())
-        held.append(replace(each, second=second))
+        fewer.append(replace(each, second=second))
     if not left:
-        return tuple(held)
-    units = held[0].units
+        return tuple(fewer)
+    units = fewer[0].units
     columns = tuple(column for column in units.domain if column.name not in left)
     rules = tuple(rule for rule in units.constraints if left.isdisjoint(rule.attributes))
     units = replace(units, domain=Domain(columns), constraints=rules)
-    return tuple(replace(each, units=units) for each in held)
+    return tuple(replace(each, units=units) for each in fewer)
 
 
 def unit_tasks(task: Task) -> UnitTasks:
@@ -270,9 +270,9 @@ def two_rows(tasks: UnitTasks, rows: Table, owners: Integers, units: int) -> Map
     order, counts = np.argsort(owners, kind="stable"), np.bincount(owners, minlength=units)
     begin, codes = np.cumsum(counts) - counts, {tasks.counted: counts - tasks.least}
     first = {name: name for name in tasks.of_rows}
-    for place, columns in enumerate((first, tasks.second)):
-        there = np.flatnonzero(counts > place)
-        row = order[begin[there] + place]
+    for rank, columns in enumerate((first, tasks.second)):
+        there = np.flatnonzero(counts > rank)
+        row = order[begin[there] + rank]
         for name, column in columns.items():
             codes[column] = np.full(units, tasks.whole.domain[name].values)
             codes[column][there] = rows.codes[name][row]

@@ -196,7 +196,7 @@ def second_attributes(tasks: Sequence[UnitTasks], budget: Budget) -> list[tuple[
     units = tasks[0].units
     domain, partition = units.domain, units.neighbours.partition
     several = [_units_of_two(each) for each in tasks]
-    second = [(place, name) for place, each in enumerate(tasks) for name in each.second]
+    second = [(index, name) for index, each in enumerate(tasks) for name in each.second]
     second.sort(key=lambda one: tasks[one[0]].whole.domain[one[1]].size)
     alone = len(domain.names) - len(second)
     while second:
@@ -206,7 +206,7 @@ def second_attributes(tasks: Sequence[UnitTasks], budget: Budget) -> list[tuple[
         if not drowned:
             break
         second.remove(drowned[-1])
-    return [tuple(name for of, name in second if of == place) for place in range(len(tasks))]
+    return [tuple(name for of, name in second if of == index) for index in range(len(tasks))]
 
 
 def _units_of_two(tasks: UnitTasks) -> float:
