@@ -17,6 +17,7 @@ import numpy as np
 from cloister.constraints import DenialConstraint
 from cloister.constraints.across import AcrossConstraint
 from cloister.constraints.denial import Cell, Predicate
+from cloister.models.relational.constraints import distinct_pairs
 from cloister.models.relational.rows import most_drawn, require_enough_keys
 from cloister.models.task import DatabaseTask, Persons, Task
 from cloister.models.transforms.differences import unused_name
@@ -63,21 +64,28 @@ class Child:
         return min((column.values for column in keys), default=sys.maxsize)
 
     def rows(self, table: Table) -> Table:
-        """Rows of the table under the names of the tasks."""
+        """Rows of the table, with joined attributes, under the names of the tasks."""
         domain = self.tasks.whole.domain
-        codes = {name: table.stored[column] for column, name in self.names.items()}
+        codes = {self.names[column.name]: table.stored[column.name] for column in table.domain}
         return Table(Domain(tuple(domain[name] for name in codes)), codes)
 
-    def table(self, domain: Domain, rows: Table) -> Table:
-        """Rows of the tasks as rows of the table."""
-        return Table(domain, {name: rows.stored[self.names[name]] for name in domain.names})
+    def table(self, rows: Table) -> Table:
+        """Rows of the tasks as rows of the table, with joined attributes."""
+        domain = self.tasks.whole.domain
+        columns = {name: replace(domain[new], name=name) for name, new in self.names.items()}
+        codes = {name: rows.stored[new] for name, new in self.names.items()}
+        return Table(Domain(tuple(columns.values())), codes)
 
 
 @dataclass(frozen=True)
 class Family:
-    """The task ``units`` of the rows of a table with those of its ``children``, by table."""
+    """The task ``units`` of the rows of a table with those of its ``children``, by table.
+
+    ``door`` is the name of the table behind the door: its own where it holds no rows of units.
+    """
 
     table: str
+    door: str
     units: Task
     children: Mapping[str, Child]
 
@@ -105,39 +113,77 @@ class Family:
 
 
 def families_of(task: DatabaseTask) -> Mapping[str, Family] | None:
-    """The families of tables, parents first; None if rows of one belong to several others.
+    """The families of tables, parents first; None if their rows cannot be modelled so.
 
     PlanError if a constraint cannot hold, or a key has too few numbers.
     """
     schema = task.schema
-    if not is_tree(schema):
+    if not has_families(schema) or not all(_keeps_rules(task, key) for key in schema.keys):
         return None
     for name, table in task.tables.items():
         require_enough_keys(name, relations.rows_domain(schema, name), most_drawn(task, table))
-    parents = {key.parent: None for key in schema.keys} or {schema.lead: None}
-    return {name: _family(task, name) for name in schema.tables if name in parents}
-
-
-def is_tree(schema: Schema) -> bool:
-    """Whether each row but those of the lead refers to one other, and units are rows of the lead.
-
-    All of its rows then belong to one unit, and a random part is left out of too many.
-    """
-    single = all(
-        len(keys := schema.parents_of(name)) == 1 and not keys[0].optional and not keys[0].to_itself
+    parents = {key.parent for key in schema.keys if unit_key(schema, key.table) == key}
+    return {
+        name: _family(task, name)
         for name in schema.tables
-        if name != schema.lead
+        if name in parents or unit_key(schema, name) is None
+    }
+
+
+def has_families(schema: Schema) -> bool:
+    """Whether units are rows of the lead, and each row of one refers to one row of one at most.
+
+    All of its rows then belong to one unit, and a random part is left out of too many. Other
+    references lead to tables without rows of units that refer to none, and none may be missing.
+    """
+    simple = not any(key.optional or key.to_itself for key in schema.keys)
+    single = all(len(schema.keys_to_units(name)) <= 1 for name in schema.tables)
+    outside = [name for name in schema.tables if name not in schema.holding]
+    plain = all(
+        relations.rows_domain(schema, name).modelled and not schema.parents_of(name)
+        for name in outside
     )
-    return single and not schema.parents_of(schema.lead) and schema.units in ((), (schema.lead,))
+    alone = not schema.keys_to_units(schema.lead) and schema.units in ((), (schema.lead,))
+    return simple and single and plain and alone
+
+
+def unit_key(schema: Schema, table: str) -> ForeignKey | None:
+    """The reference of a table to rows of units; None if it has none."""
+    return next(iter(schema.keys_to_units(table)), None)
+
+
+def other_keys(schema: Schema, table: str) -> tuple[ForeignKey, ...]:
+    """The references of a table to tables without rows of units, such as catalogues."""
+    return tuple(key for key in schema.parents_of(table) if key.parent not in schema.holding)
+
+
+def _keeps_rules(task: DatabaseTask, key: ForeignKey) -> bool:
+    """Whether no rule is on a reference to a table without units, but for a key of two."""
+    if unit_key(task.schema, key.table) == key:
+        return True
+    rules = (rule for rule in task.tables[key.table].hard if key.column in rule.attributes)
+    pair = distinct_pairs(task).get(key.table, ())
+    paired = all(key.column in pair and len(rule.attributes) == 2 for rule in rules)
+    return paired and not any(rule.key == key for rule in task.across)
+
+
+def attributes_of(schema: Schema, table: str) -> Domain:
+    """The columns of a table's rows, with the attributes of the other rows that they refer to."""
+    joined = (
+        relations.parent_column(key, relations.rows_domain(schema, key.parent)[name])
+        for key in other_keys(schema, table)
+        for name in relations.rows_domain(schema, key.parent).modelled
+    )
+    return Domain((*relations.rows_domain(schema, table), *joined))
 
 
 def _family(task: DatabaseTask, name: str) -> Family:
     schema, table = task.schema, task.tables[name]
-    domain = relations.rows_domain(schema, name)
+    domain = attributes_of(schema, name)
     columns: list[Column] = [domain[attribute] for attribute in domain.modelled]
     rules, rows = [*_own_rules(task, name)], {}
     for key in schema.keys:
-        if key.parent == name:
+        if key.parent == name and unit_key(schema, key.table) == key:
             names, whole = _flat(task, key)
             counted = unused_name(f"rows of {key.table}", domain)
             counts = rows_of_units(whole, counted, least=0)
@@ -156,7 +202,8 @@ def _family(task: DatabaseTask, name: str) -> Family:
         child: Child(key, names, counts.tasks(units))
         for child, (key, names, counts) in rows.items()
     }
-    return Family(name, units, children)
+    door = table_of_units(name) if name in schema.holding else name
+    return Family(name, door, units, children)
 
 
 def _own_rules(task: DatabaseTask, name: str) -> Iterator[DenialConstraint]:
@@ -164,23 +211,24 @@ def _own_rules(task: DatabaseTask, name: str) -> Iterator[DenialConstraint]:
 
     The others its rows keep as rows of that one.
     """
-    references = {key.column for key in task.schema.parents_of(name)}
-    table = task.tables[name]
-    for rule in under_fresh_keys(table.constraints, table.domain):
-        if not references or (rule.arity == 1 and references.isdisjoint(rule.attributes)):
+    domain, alone = relations.rows_domain(task.schema, name), unit_key(task.schema, name) is None
+    for rule in under_fresh_keys(task.tables[name].constraints, domain):
+        if (alone or rule.arity == 1) and {*rule.attributes} <= {*domain.names}:
             yield rule
 
 
 def _flat(task: DatabaseTask, key: ForeignKey) -> tuple[Mapping[str, str], Task]:
     """The task of rows that refer by a key, with the attributes of those that they refer to."""
     schema, table = task.schema, task.tables[key.table]
-    above, below = (relations.rows_domain(schema, name) for name in (key.parent, key.table))
+    above, below = (attributes_of(schema, name) for name in (key.parent, key.table))
     given = Domain(tuple(above[name] for name in above.modelled))
     names: dict[str, str] = {}
     for name in (key.column, *below.names):
         names[name] = unused_name(f"{key.table}.{name}", given)
-    columns = [replace(schema.tables[key.table][name], name=new) for name, new in names.items()]
-    rules = [_with_names(rule, names) for rule in table.constraints]
+    reference = schema.tables[key.table][key.column]
+    columns = [replace(reference, name=names[key.column])]
+    columns += [replace(column, name=names[column.name]) for column in below]
+    rules = [_with_names(r, names) for r in table.constraints if names.keys() >= {*r.attributes}]
     rules += [_on_one_row(task, rule, names) for rule in task.across if rule.key == key]
     whole = replace(
         table,
@@ -227,17 +275,34 @@ def unit_tables(database: Database, task: DatabaseTask) -> Mapping[str, Table]:
         (:func:`cloister.schema.fan_outs.rows_changed`).
     """
     return {
-        table_of_units(name): _units_in(family, database)
-        for name, family in (families_of(task) or {}).items()
+        family.door: _units_in(family, database)
+        for family in (families_of(task) or {}).values()
+        if family.table in task.schema.holding
     }
 
 
 def _units_in(family: Family, database: Database) -> Table:
-    rows = database.tables[family.table]
+    rows = with_joined(database, family.table)
     codes = {name: rows.stored[name] for name in family.units.domain.names if name in rows.domain}
     for name, child in family.children.items():
         owners = relations.parent_rows(database, child.key)
         linked = np.flatnonzero(owners >= 0)
-        referring = child.rows(database.tables[name]).take(linked)
-        codes |= two_rows(child.tasks, referring, owners[linked], rows.rows)
+        reference = database.tables[name].stored[child.key.column]
+        referring = with_joined(database, name)
+        columns = Domain((database.tables[name].domain[child.key.column], *referring.domain))
+        whole = Table(columns, {**referring.stored, child.key.column: reference})
+        codes |= two_rows(child.tasks, child.rows(whole).take(linked), owners[linked], rows.rows)
     return Table(family.units.domain, {n: codes[n] for n in family.units.domain.names}).narrow()
+
+
+def with_joined(database: Database, name: str) -> Table:
+    """Rows of a table with the attributes of the other rows that they refer to."""
+    schema, rows = database.schema, database.tables[name]
+    domain = attributes_of(schema, name)
+    codes = {column: rows.stored[column] for column in domain.names if column in rows.domain}
+    for key in other_keys(schema, name):
+        parents, owners = database.tables[key.parent], relations.parent_rows(database, key)
+        for column in relations.rows_domain(schema, key.parent).modelled:
+            joined = relations.parent_column(key, parents.domain[column]).name
+            codes[joined] = parents.stored[column][owners]
+    return Table(domain, codes)

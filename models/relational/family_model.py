@@ -13,7 +13,9 @@ from typing import Any, Never
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.arrays import Floats, Integers
 from cloister.models.core.bins import Histogram
+from cloister.models.core.budget_split import CountNoise
 from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.protocol import (
     AnySynthesizer,
@@ -23,16 +25,28 @@ from cloister.models.protocol import (
     counts_of,
     part_of_arrays,
 )
-from cloister.models.relational.families import Family, families_of, table_of_units
+from cloister.models.relational.constraints import distinct_pairs, without_duplicates
+from cloister.models.relational.degrees import DegreeGroups
+from cloister.models.relational.families import (
+    Family,
+    families_of,
+    other_keys,
+    unit_key,
+    with_joined,
+)
 from cloister.models.relational.family_plan import Families, FamilyParameters
+from cloister.models.relational.link_plan import DEGREES
+from cloister.models.relational.references import choose_parents
 from cloister.models.sampling.drawing import Sampler, Where, number_keys
 from cloister.models.task import DatabaseTask, Plan
 from cloister.models.transforms.companions import Companions, RowDraws, RowModel, companions_of
 from cloister.models.transforms.unit_model import FLATNESS, People, UnitsSampler
 from cloister.privacy.mechanisms.randomness import SamplingSource
+from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.transformations import LabelledDoor
 from cloister.schema import relations
 from cloister.schema.domain import Domain, Table
+from cloister.schema.relations import Database, ForeignKey, joined_table, parent_column
 
 _SEED = 20_261_128
 """Public seed of what is drawn when a model is fitted."""
@@ -113,13 +127,18 @@ class LeadModel:
 
 @dataclass(frozen=True)
 class FamilyModel:
-    """The model ``fitted`` of each family, and the companions of the rows of each child table."""
+    """The model ``fitted`` of each family, and the companions of the rows of each child table.
+
+    ``degrees`` (max_rows + 1,) are the distributions of how many rows refer to the same one of a
+    table without units, by the name of the joined table.
+    """
 
     base: str
     task: DatabaseTask
     families: Families
     fitted: Mapping[str, RowModel]
     companions: Mapping[str, Companions]
+    degrees: Mapping[str, Floats]
 
     @property
     def capacity(self) -> int | None:
@@ -160,29 +179,17 @@ class FamilyModel:
                 if self.companions[child].sizes:
                     yield _ALIKE.format(child)
             for sentence in self.fitted[name].post_processing():
-                yield f"{table_of_units(name)}: {sentence}"
+                yield f"{family.door}: {sentence}"
 
     def sample(self, rows: int, rng: SamplingSource) -> relations.Database:
         """Tables with ``rows`` rows in that of the units; each reference names a row.
 
         SampleError if they cannot be drawn.
         """
-        schema, drawn = self.task.schema, dict[str, Table]()
-        for name, family in self.families.items():
-            model = self.fitted[name]
-            if name == schema.lead:
-                units = model.sample(rows, rng.spawn(1)[0])
-                lead = Table.completed(schema.tables[name], units.stored, rows)
-                drawn[name] = number_keys(lead, 0)
-            else:
-                units = _with_children(family, model, drawn[name], rng.spawn(1)[0].generator)
-            for child, of in family.children.items():
-                source = rng.spawn(1)[0]
-                sampler = UnitsSampler(of.tasks, model, self.companions[child])
-                people = People.of(of.tasks, units).lowered(of.most, source.generator)
-                table = sampler.rows_of(people, (), source)
-                drawn[child] = of.table(schema.tables[child], table)
-        return relations.Database(schema, {name: drawn[name] for name in schema.tables})
+        drawing = _Drawing(self, rows, rng)
+        for name in self.task.schema.tables:
+            drawing.add(name)
+        return drawing.database
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
         """The model as JSON and arrays; :func:`restore_families` reads them."""
@@ -198,7 +205,89 @@ class FamilyModel:
                 children[child] = {"second": list(of.tasks.second), "companions": companions}
             rows = family.units.data_rows
             families[name] = {"state": state, "rows": rows, "children": children}
+        arrays |= {f"degrees.{name}": shares for name, shares in self.degrees.items()}
         return {"base": self.base, "families": families}, arrays
+
+
+class _Drawing:
+    """Tables that are drawn one after the other, those that rows refer to first."""
+
+    def __init__(self, model: FamilyModel, rows: int, rng: SamplingSource) -> None:
+        self._model, self._rows, self._rng = model, rows, rng
+        self._schema = model.task.schema
+        self._tables: dict[str, Table] = {}
+        self._units: dict[str, Table] = {}
+
+    @property
+    def database(self) -> Database:
+        """The tables so far."""
+        return Database(self._schema, self._tables)
+
+    def add(self, name: str) -> None:
+        """Draw the rows of a table; SampleError if they cannot be."""
+        source, family = self._rng.spawn(1)[0], self._model.families.get(name)
+        if key := unit_key(self._schema, name):
+            rows = self._children(key, source)
+        else:
+            assert family is not None
+            rows = self._units[name] = self._model.fitted[name].sample(self._number(name), source)
+        references = self._references(name, rows, source.generator)
+        codes = {**rows.stored, **references}
+        table = Table.completed(self._schema.tables[name], codes, rows.rows)
+        preset = tuple(each.column for each in self._schema.parents_of(name))
+        self._tables[name] = number_keys(table, 0, preset=preset)
+        if family is not None and key is not None:
+            whole = with_joined(self.database, name)
+            model = self._model.fitted[name]
+            self._units[name] = _with_children(family, model, whole, source.generator)
+
+    def _number(self, name: str) -> int:
+        """The rows of a table without references to units: as wanted, or as many as declared."""
+        task = self._model.task
+        scale = 1.0 if name == self._schema.lead else self._rows / task.data_rows
+        declared = self._rows if name == self._schema.lead else task.tables[name].data_rows
+        return max(int(declared * scale), 1)
+
+    def _children(self, key: ForeignKey, source: SamplingSource) -> Table:
+        """The rows that refer to rows of a family, with joined attributes."""
+        family, model = self._model.families[key.parent], self._model.fitted[key.parent]
+        child = family.children[key.table]
+        people = People.of(child.tasks, self._units[key.parent])
+        most = [child.most]
+        for other in other_keys(self._schema, key.table):
+            parents = self._tables[other.parent].rows
+            most.append(parents * other.max_rows)
+            if self._pair(other):
+                people = replace(people, counts=np.minimum(people.counts, parents))
+        people = people.lowered(min(most), source.generator)
+        sampler = UnitsSampler(child.tasks, model, self._model.companions[key.table])
+        return child.table(sampler.rows_of(people, (), source))
+
+    def _references(
+        self, name: str, rows: Table, rng: np.random.Generator
+    ) -> Mapping[str, Integers]:
+        """The rows of tables without units that rows refer to."""
+        references: dict[str, Integers] = {}
+        for key in other_keys(self._schema, name):
+            parents, degrees = self._tables[key.parent], self._model.degrees[joined_table(key)]
+            joined = {
+                attribute: rows.stored[parent_column(key, parents.domain[attribute]).name]
+                for attribute in relations.rows_domain(self._schema, key.parent).modelled
+            }
+            owners, kinds = choose_parents(joined, parents, degrees, rng)
+            if pair := self._pair(key):
+                left = rows.stored[pair] if pair in rows.stored else references[pair]
+                sizes = (int(left.max(initial=0)) + 1, parents.rows)
+                owners = without_duplicates(left, owners, sizes, kinds, key.max_rows, rng)
+            references[key.column] = owners
+        return references
+
+    def _pair(self, key: ForeignKey) -> str | None:
+        """The reference that is a key together with another one, where it precedes that."""
+        pair = distinct_pairs(self._model.task).get(key.table, ())
+        columns = [each.column for each in self._schema.parents_of(key.table)]
+        before = columns[: columns.index(key.column)]
+        return next((c for c in pair if c in before), None) if key.column in pair else None
 
 
 def _with_children(family: Family, model: RowModel, rows: Table, rng: np.random.Generator) -> Table:
@@ -242,7 +331,12 @@ def restore_families(
                 each["companions"],
                 part_of_arrays(arrays, f"children.{child}"),
             )
-    return FamilyModel(base.name, task, families, fitted, companions)
+    degrees = {
+        key.removeprefix("degrees."): shares
+        for key, shares in arrays.items()
+        if key.startswith("degrees.")
+    }
+    return FamilyModel(base.name, task, families, fitted, companions, degrees)
 
 
 def train_families(
@@ -252,15 +346,36 @@ def train_families(
     families = dict(plan.parameters.planned(families_of(task) or {}))
     rng, fitted, companions = SamplingSource(_SEED), dict[str, RowModel](), {}
     for name, plan_of_family in plan.parameters.plans.items():
-        family, door = families[name], _door(private, name)
+        family = families[name]
+        door = _door(private, family)
         fitted[name] = base.train(door, family.units, plan_of_family)
-        units = fitted[name].sample(min(_PILOT, family.units.data_rows), rng.spawn(1)[0])
         for child, of in family.children.items():
             companions[child] = companions_of(of.tasks, fitted[name])
             if child in families:
+                units = fitted[name].sample(min(_PILOT, family.units.data_rows), rng.spawn(1)[0])
                 rows = family.units.data_rows * float(of.tasks.counts(units).mean())
                 families[child] = families[child].estimated(max(round(rows), 1))
-    return FamilyModel(base.name, task, families, fitted, companions)
+    degrees = {
+        joined_table(key): _degrees(private, task, key, plan.parameters.degrees[joined_table(key)])
+        for name in task.schema.tables
+        for key in other_keys(task.schema, name)
+    }
+    return FamilyModel(base.name, task, families, fitted, companions, degrees)
+
+
+def _degrees(
+    private: DatabaseDoor, task: DatabaseTask, key: ForeignKey, noise: CountNoise
+) -> Floats:
+    """The distribution of degrees (max_rows + 1,).
+
+    Privacy: a partition of the parents.
+    """
+    door = LabelledDoor(private.table(relations.degree_table(key)), joined_table(key))
+    groups = DegreeGroups.of(key)
+    counts = door.answer(PartitionCounts((groups.partition,)), noise, DEGREES)
+    rows, parents = (task.tables[name].data_rows for name in (key.table, key.parent))
+    scale = noise.scale(door.neighbours.partition)
+    return groups.shares(counts.astype(np.float64), scale, rows / parents)
 
 
 def weigh_families(
@@ -272,7 +387,7 @@ def weigh_families(
     """The model with the soft constraints of each family weighed."""
     weighed = {
         name: base.weigh(
-            _door(private, name),
+            _door(private, model.families[name]),
             model.families[name].units,
             plan.parameters.plans[name],
             fitted,
@@ -282,6 +397,5 @@ def weigh_families(
     return replace(model, fitted=weighed)
 
 
-def _door(private: DatabaseDoor, name: str) -> LabelledDoor:
-    table = table_of_units(name)
-    return LabelledDoor(private.table(table), table)
+def _door(private: DatabaseDoor, family: Family) -> LabelledDoor:
+    return LabelledDoor(private.table(family.door), family.door)

@@ -7,18 +7,18 @@ budget; at delta 0 epsilons add up to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from cloister.errors import PlanError
-from cloister.models.core.budget_split import divide, label_stage
+from cloister.models.core.budget_split import CountNoise, divide, label_stage, noise_of_counts
 from cloister.models.core.costs import together
 from cloister.models.planning import budget_of_rows, choose_sampling
-from cloister.models.protocol import AnySynthesizer, plans_json
-from cloister.models.relational.families import Family, table_of_units
-from cloister.models.relational.link_plan import RelationalOptions
+from cloister.models.protocol import AnySynthesizer, json_texts, plans_json
+from cloister.models.relational.families import Family, other_keys
+from cloister.models.relational.link_plan import RelationalOptions, degrees_stage
 from cloister.models.task import AnyPlan, Budget, DatabaseTask, Parameters, Plan
 from cloister.models.transforms.units import (
     counts_pairs,
@@ -27,17 +27,26 @@ from cloister.models.transforms.units import (
     rows_held,
     second_attributes,
 )
+from cloister.schema.relations import ForeignKey, joined_table
 
 Families = Mapping[str, Family]
+
+_DEGREES = Fraction(3, 100)
+"""Part of the budget, as a share of rho, of each distribution of degrees: few counts in groups."""
 
 
 @dataclass(frozen=True)
 class FamilyParameters(Parameters):
-    """The method, the plan of each family, and the attributes of second rows by child table."""
+    """The method, the plan of each family, and the attributes of second rows by child table.
+
+    ``degrees`` are the mechanisms of numbers of rows that refer to the same one of a table without
+    units, by the name of the joined table.
+    """
 
     base: str
     plans: Mapping[str, AnyPlan]
     second: Mapping[str, Mapping[str, tuple[str, ...]]]
+    degrees: Mapping[str, CountNoise]
 
     def to_json(self) -> dict[str, Any]:
         """The parameters as JSON values."""
@@ -45,7 +54,9 @@ class FamilyParameters(Parameters):
             name: {child: list(names) for child, names in children.items()}
             for name, children in self.second.items()
         }
-        return {"base": self.base, "plans": plans_json(self.plans), "second": second}
+        degrees = {name: json_texts(asdict(noise)) for name, noise in self.degrees.items()}
+        parameters = {"base": self.base, "plans": plans_json(self.plans)}
+        return parameters | {"second": second, "degrees": degrees}
 
     def planned(self, families: Families) -> Families:
         """The families as they were planned."""
@@ -67,13 +78,16 @@ def plan_families(
 ) -> Plan[FamilyParameters]:
     """The plan of all families, which together spend the budget; PlanError if there is none."""
     wanted = {table: budget_of_rows(family.units) for table, family in families.items()}
-    shares = {table: part / sum(wanted.values()) for table, part in wanted.items()}
+    links = [key for table in task.schema.tables for key in other_keys(task.schema, table)]
+    rest = (1 - _DEGREES * len(links)) / sum(wanted.values())
+    shares = {table: part * rest for table, part in wanted.items()}
     planned = {
         table: _held(base, family, Budget(budget.epsilon * shares[table], budget.delta))
         for table, family in families.items()
     }
-    parts = _Parts(name, base, planned, budget)
+    parts = _Parts(name, base, task, planned, links, budget)
     refusal = "tables was found; allow more"
+    shares |= {joined_table(key): _DEGREES for key in links}
     return divide(parts.plan, shares, budget, task.neighbours.relation, refusal)
 
 
@@ -92,14 +106,21 @@ class _Parts:
 
     name: str
     base: AnySynthesizer
+    task: DatabaseTask
     families: Families
+    links: Sequence[ForeignKey]
     budget: Budget
 
     def plan(self, epsilons: Mapping[str, Fraction]) -> Plan[FamilyParameters]:
         """The plan whose parts have these epsilons, each at the delta of the whole."""
         plans = {name: self._part(name, epsilons[name]) for name in self.families}
-        stages = [
-            label_stage(stage, table_of_units(name), f"rows of {name}, {words}: ")
+        degrees = {
+            joined_table(key): noise_of_counts(epsilons[joined_table(key)], self.budget.delta, 1)
+            for key in self.links
+        }
+        stages = [degrees_stage(self.task, key, degrees[joined_table(key)]) for key in self.links]
+        stages += [
+            label_stage(stage, self.families[name].door, f"rows of {name}, {words}: ")
             for name, plan in plans.items()
             for words in [_words(self.families[name])]
             for stage in plan.stages
@@ -116,7 +137,7 @@ class _Parts:
             self.name,
             tuple(f"{name}.{column}" for name, plan in plans.items() for column in plan.sequence),
             tuple(stages),
-            FamilyParameters(self.base.name, plans, second),
+            FamilyParameters(self.base.name, plans, second, degrees),
             together(forecasts),
             parts={name: (self.families[name].units, plan) for name, plan in plans.items()},
         )

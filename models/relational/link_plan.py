@@ -272,12 +272,7 @@ def link_stages(task: DatabaseTask, key: relations.ForeignKey, noise: LinkNoise)
     parents = neighbours_of_table(task, relations.degree_table(key)).partition
     joined = neighbours_of_joined(task, key).partition
     link, tables = relations.joined_table(key), sum(noise.rounds)
-    yield Stage(
-        f"{link}: {DEGREES}",
-        noise.degrees.event(parents),
-        f"how many rows of {key.parent} have none to {key.max_rows} of {key.table}, in groups; "
-        f"noise of {count_of(figure(noise.degrees.scale(parents)), 'row')} a count",
-    )
+    yield degrees_stage(task, key, noise.degrees)
     if noise.likeness:
         compared = relations.compared_attributes(task.schema, key)
         words = f"how alike two rows of {key.table} with the same '{key.column}' are, by attribute"
@@ -293,6 +288,17 @@ def link_stages(task: DatabaseTask, key: relations.ForeignKey, noise: LinkNoise)
     if noise.tables:
         words = f"joint tables of attributes across '{key.column}', {tables} in all"
         yield counts_stage(f"{link}: {MEASURE}", [(noise.tables, tables)], joined, words)
+
+
+def degrees_stage(task: DatabaseTask, key: relations.ForeignKey, noise: CountNoise) -> Stage:
+    """The stage of the distribution of degrees of a relationship."""
+    parents = neighbours_of_table(task, relations.degree_table(key)).partition
+    return Stage(
+        f"{relations.joined_table(key)}: {DEGREES}",
+        noise.event(parents),
+        f"how many rows of {key.parent} have none to {key.max_rows} of {key.table}, in groups; "
+        f"noise of {count_of(figure(noise.scale(parents)), 'row')} a count",
+    )
 
 
 def neighbours_of_table(task: DatabaseTask, name: str) -> Neighbours:

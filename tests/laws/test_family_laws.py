@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tiny_databases import Build, counted, database_of, domain, task_of, without
 
 from cloister.errors import DataError
-from cloister.models.relational.families import families_of, is_tree, unit_tables
+from cloister.models.relational.families import families_of, has_families, unit_tables
 from cloister.schema import relations
 from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Table
@@ -133,6 +133,6 @@ def test_units_have_their_number_of_rows_and_two_of_them():
 
 def test_rows_of_two_others_or_units_of_all_tables_are_no_tree():
     other = relations.ForeignKey("visits", "person", "persons", "id", 2, optional=True)
-    assert is_tree(TREE)
-    assert not is_tree(replace(TREE, keys=(other, *TREE.keys[1:])))
-    assert not is_tree(replace(TREE, units=tuple(TREE.tables)))
+    assert has_families(TREE)
+    assert not has_families(replace(TREE, keys=(other, *TREE.keys[1:])))
+    assert not has_families(replace(TREE, units=tuple(TREE.tables)))
