@@ -327,7 +327,7 @@ def restore_families(
         fitted[name] = base.restore(family.units, saved["state"], of_family)
         for child, each in saved["children"].items():
             companions[child] = Companions.restored(
-                family.children[child].tasks.whole.domain,
+                family.children[child].tasks,
                 each["companions"],
                 part_of_arrays(arrays, f"children.{child}"),
             )

@@ -31,6 +31,13 @@ from cloister.schema.relations import ForeignKey, joined_table
 
 Families = Mapping[str, Family]
 
+_FEW = 1_250
+"""Units below which two rows of each leave a share of rows with a sampling error above .02, beside
+the noise, which more rows of each unit would lessen."""
+
+_MANY = 4
+"""Rows over units from which on there are as many more rows as would halve that error."""
+
 _DEGREES = Fraction(3, 100)
 """Part of the budget, as a share of rho, of each distribution of degrees: few counts in groups."""
 
@@ -66,8 +73,16 @@ class FamilyParameters(Parameters):
 def suits_families(base: AnySynthesizer, families: Families, options: RelationalOptions) -> bool:
     """Whether a method models rows with their children.
 
-    It draws some attributes given others, and no option is of relationships that are measured.
+    It draws some attributes given others, no option is of relationships that are measured, and two
+    rows of each unit are enough of them.
     """
+    few = (
+        each.units.data_rows < _FEW
+        and any(of.whole.data_rows > _MANY * each.units.data_rows for of in each.tasks)
+        for each in families.values()
+    )
+    if any(few):
+        return False
     measured = options.model_dump(exclude={"table_method"}, exclude_none=True)
     in_turn = (choose_sampling(each.units, base.samplings).sequential for each in families.values())
     return base.supports_conditionals and not measured and not any(in_turn)

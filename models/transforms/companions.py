@@ -1,11 +1,13 @@
 """Further rows of a unit: which go with all rows before, by released pairs alone.
 
 A model gives candidates, each under one of the first two rows of a unit. They are weighed by how
-often their parts occur beside those of all rows so far: a row r has a weight of exp(sum of W[i, j]
-over the parts i of r and j of each of these). The weights W are found such that two rows of one
-unit of several have the joint tables of the first two rows, which the model has from the data:
-drawn from it and compared, W moves by the logarithms of their ratios, as in iterative proportional
-fitting of a pairwise Markov network, in which W starts at nothing.
+often their parts occur beside those of all rows so far, and of the unit itself: a row r has a
+weight of exp(sum of W[i, j] over the parts i of r and j of each of these, and of V[i, j] over the
+parts i and j of r). The weights are found such that two rows of one unit have the joint tables of
+the first two rows that the model has from the data, and each row the joint tables of first rows,
+in itself and with its unit: the model has many more of these than of second rows. Drawn and
+compared, weights move by the logarithms of their ratios, as in iterative proportional fitting of a
+pairwise Markov network, in which they start at nothing.
 
 Privacy: post-processing of a fitted model.
 """
@@ -13,7 +15,7 @@ Privacy: post-processing of a fitted model.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +24,7 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.models.constrained import ConstrainedModel
-from cloister.models.protocol import Arrays
+from cloister.models.protocol import Arrays, counts_of
 from cloister.models.relational.profiles import parts_by
 from cloister.models.sampling.ancestral import ImportanceWeight
 from cloister.models.sampling.chain import ConstrainedChain, flatten_chain
@@ -30,10 +32,10 @@ from cloister.models.sampling.conditions import GivenSampler
 from cloister.models.transforms.differenced import DifferencedModel
 from cloister.models.transforms.unit_tables import UnitTasks
 from cloister.privacy.mechanisms.randomness import SamplingSource
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Table
 from cloister.schema.partition import Partition
 
-CANDIDATES = 16
+CANDIDATES = 8
 """Rows of which one is chosen as a further row of a unit."""
 
 _STEPS = 30
@@ -44,6 +46,9 @@ _MOMENTUM = 0.5
 
 _FARTHER = 1.5
 """Distance, over the least so far, beyond which weights go back to those and steps are halved."""
+
+_MOST_WITHIN = 12
+"""Attributes of rows up to which two parts of one row are weighed: 78 pairs of them."""
 
 _RIDGE = 2e-4
 """Added to shares of pairs, so that of rare ones, which noise and drawing decide, ratios are 1."""
@@ -57,7 +62,7 @@ FURTHER = 3
 _WIDER = 1.5
 """How much larger the numbers of rows of a group are than those of the one before."""
 
-_PILOT_ROWS = 12_000
+_PILOT_ROWS = 30_000
 """Rows of the units of a group that are drawn in each step, about."""
 
 _POOL = 65_536
@@ -74,19 +79,33 @@ Numbers = NDArray[np.floating]
 
 @dataclass(frozen=True, eq=False)
 class Companions:
-    """Weights (groups, parts, parts) of parts of two rows of one unit, by its number of rows.
+    """Weights of the parts of a row beside those of other rows of its unit, by its number of rows.
 
-    ``partitions`` are those of attributes; units of at least ``sizes[g]`` rows are in group g.
+    ``partitions`` are those of attributes of rows, then of units; units of at least ``sizes[g]``
+    rows are in group g. ``weights`` (groups, parts, parts of rows) are of a part of another row, or
+    of the unit, and one of the row; ``within`` (groups, parts of rows, parts of rows) of two of it.
     """
 
     partitions: Mapping[str, Partition] = field(default_factory=dict)
+    of_units: Mapping[str, Partition] = field(default_factory=dict)
     sizes: tuple[int, ...] = ()
     weights: Numbers = field(default_factory=lambda: np.zeros((0, 0, 0), dtype=np.float32))
+    within: Numbers = field(default_factory=lambda: np.zeros((0, 0, 0), dtype=np.float32))
+
+    def weighing(self, sizes: tuple[int, ...], weights: Numbers, within: Numbers) -> Companions:
+        """The same with other groups and weights."""
+        return replace(self, sizes=sizes, weights=weights, within=within)
 
     @cached_property
     def offsets(self) -> Integers:
-        """The number of the first part of each attribute."""
-        return np.cumsum([0, *(each.size for each in self.partitions.values())])
+        """The number of the first part of each attribute, of rows and then of units."""
+        partitions = (*self.partitions.values(), *self.of_units.values())
+        return np.cumsum([0, *(each.size for each in partitions)])
+
+    @property
+    def of_rows(self) -> int:
+        """Number of parts of all attributes of rows."""
+        return int(self.offsets[len(self.partitions)])
 
     @property
     def parts(self) -> int:
@@ -98,49 +117,80 @@ class Companions:
         index = (part.index(rows[name]) for name, part in self.partitions.items())
         return np.stack([i + o for i, o in zip(index, self.offsets, strict=False)], axis=-1)
 
+    def beside(self, units: Mapping[str, Integers], number: int) -> Numbers:
+        """Which parts (n, parts) are beside a first row of so many units, by their fine codes."""
+        sums, offsets = self._none(number), self.offsets[len(self.partitions) :]
+        for offset, (name, part) in zip(offsets, self.of_units.items(), strict=False):
+            sums[np.arange(number), offset + part.index(units[name])] = 1
+        return sums
+
+    def _none(self, number: int) -> Numbers:
+        return np.zeros((number, self.parts), dtype=np.float32)
+
     def groups(self, sizes: Integers) -> Integers:
         """The group (n,) of units of so many rows (n,)."""
         return np.maximum(np.searchsorted(self.sizes, sizes, side="right") - 1, 0)
 
     def sums(self, numbers: Integers) -> Numbers:
         """How often each part occurs (n, parts) in a row (n, attributes): 0 or 1."""
-        sums = np.zeros((len(numbers), self.parts), dtype=np.float32)
+        sums = self._none(len(numbers))
         np.put_along_axis(sums, numbers, 1, axis=1)
         return sums
 
     def logs(self, candidates: Integers, sums: Numbers, sizes: Integers) -> Floats:
         """Log weights (n, k) of candidates (n, k, attributes) beside all rows so far.
 
-        ``sums`` (n, parts) are how often parts occur in these.
+        ``sums`` (n, parts) are how often parts occur in these, and in the unit.
         """
-        groups, fields = self.groups(sizes), np.empty_like(sums)
-        for group in np.unique(groups):
-            fields[groups == group] = sums[groups == group] @ self.weights[group]
+        groups = self.groups(sizes)
+        fields = np.empty((len(sums), self.of_rows), dtype=np.float32)
         logs = np.zeros(candidates.shape[:2])
+        for group in np.unique(groups):
+            some = groups == group
+            fields[some] = sums[some] @ self.weights[group]
+            logs[some] = self._within(candidates[some], self.within[group])
         for column in range(candidates.shape[2]):
             logs += np.take_along_axis(fields, candidates[:, :, column], axis=1)
         return logs
 
+    def _within(self, candidates: Integers, within: Numbers) -> Floats:
+        """Log weights (n, k) of the pairs of parts of each candidate (n, k, attributes)."""
+        logs, attributes = np.zeros(candidates.shape[:2]), candidates.shape[2]
+        for first in range(attributes if attributes <= _MOST_WITHIN else 0):
+            for second in range(first, attributes):
+                logs += within[candidates[:, :, first], candidates[:, :, second]]
+        return logs
+
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """JSON and arrays."""
-        arrays: dict[str, NDArray[Any]] = {"companions": self.weights}
-        for index, part in enumerate(self.partitions.values()):
+        arrays: dict[str, NDArray[Any]] = {
+            "companions": self.weights,
+            "companions/within": self.within,
+        }
+        for index, part in enumerate((*self.partitions.values(), *self.of_units.values())):
             arrays |= {f"companions/{index}/starts": part.starts}
             arrays |= {f"companions/{index}/parts": part.parts}
-        return {"attributes": list(self.partitions), "sizes": list(self.sizes)}, arrays
+        names = {"attributes": list(self.partitions), "of_units": list(self.of_units)}
+        return {**names, "sizes": list(self.sizes)}, arrays
 
     @classmethod
-    def restored(cls, domain: Domain, meta: Mapping[str, Any], arrays: Arrays) -> Companions:
+    def restored(cls, tasks: UnitTasks, meta: Mapping[str, Any], arrays: Arrays) -> Companions:
         """Those of a state."""
+        columns = [tasks.whole.domain[name] for name in meta["attributes"]]
+        columns += [tasks.units.domain[name] for name in meta["of_units"]]
         partitions = {
-            name: Partition(
-                domain[name],
-                arrays[f"companions/{index}/starts"],
-                arrays[f"companions/{index}/parts"],
+            column.name: Partition(
+                column, arrays[f"companions/{index}/starts"], arrays[f"companions/{index}/parts"]
             )
-            for index, name in enumerate(meta["attributes"])
+            for index, column in enumerate(columns)
         }
-        return cls(partitions, tuple(meta["sizes"]), arrays["companions"])
+        return cls(
+            {name: partitions[name] for name in meta["attributes"]},
+            {name: partitions[name] for name in meta["of_units"]},
+            tuple(meta["sizes"]),
+            arrays["companions"],
+            arrays["companions/within"],
+        )
 
 
 def chosen_by(logs: Floats, rng: np.random.Generator) -> Integers:
@@ -157,31 +207,82 @@ def chosen_by(logs: Floats, rng: np.random.Generator) -> Integers:
 class _UnitPairs:
     """Units with their first two rows: numbers of parts (n, 2, attributes), and ``sizes`` (n,).
 
-    ``draw`` gives candidates (m, k, attributes) of rows of units (m,), by number, drawn under the
-    first row and under the second in turn.
+    ``beside`` (n, parts) are the parts of the units themselves. ``of_first`` (parts, parts) is the
+    share that tables of first rows have in those of one row. ``draw`` gives candidates
+    (m, k, attributes) of rows of units (m,), by number, drawn under the first row and under the
+    second in turn.
     """
 
     rows: Integers
+    beside: Numbers
     sizes: Integers
     draw: Callable[[Integers], Integers]
+    of_first: Numbers
+
+    def of(self, companions: Companions, units: Integers) -> _Tables:
+        """The tables that rows of units (n,) should have: those of the first two."""
+        first, second = (companions.sums(self.rows[units, row]) for row in (0, 1))
+        beside, share = self.beside[units], self.of_first
+        one = share * ((first + beside).T @ first)
+        two = (1 - share) * ((second + beside).T @ second)
+        of_rows = companions.of_rows
+        between = _symmetric(first.T @ second) + _below(one + two, of_rows)
+        return _Tables.of(between, one + two, of_rows).over(len(units))
 
 
-def _found_companions(
-    partitions: Mapping[str, Partition], pairs: _UnitPairs, rng: np.random.Generator
-) -> Companions:
-    """The weights with which two rows of a unit have the joint tables of its first two.
+@dataclass(frozen=True, eq=False)
+class _Tables:
+    """Shares of parts of two rows or of unit and row (parts, parts of rows), and of one row."""
+
+    between: Numbers
+    within: Numbers
+
+    @classmethod
+    def of(cls, between: Numbers, within: Numbers, of_rows: int) -> _Tables:
+        """Those of all parts."""
+        return cls(between[:, :of_rows], within[:of_rows, :of_rows])
+
+    def over(self, number: float) -> _Tables:
+        """The tables divided by a number."""
+        return _Tables(self.between / number, self.within / number)
+
+    def distance(self, other: _Tables) -> float:
+        """The sum of the differences of all cells."""
+        tables = ((self.between, other.between), (self.within, other.within))
+        return float(sum(np.abs(one - two).sum() for one, two in tables))
+
+    def ratios(self, drawn: _Tables) -> _Tables:
+        """The logarithms of the ratios of these tables to drawn ones."""
+        tables = ((self.between, drawn.between), (self.within, drawn.within))
+        return _Tables(*(np.log((one + _RIDGE) / (two + _RIDGE)) for one, two in tables))
+
+    def with_rows(self, of_rows: int, factor: float) -> _Tables:
+        """The same with those of two rows times a factor."""
+        rows, units = self.between[:of_rows], self.between[of_rows:]
+        return replace(self, between=np.concatenate([rows * factor, units]))
+
+    def moved(self, by: _Tables, rate: float) -> _Tables:
+        """These numbers and some times others."""
+        return _Tables(
+            (self.between + rate * by.between).astype(np.float32),
+            (self.within + rate * by.within).astype(np.float32),
+        )
+
+
+def _found_companions(plain: Companions, pairs: _UnitPairs, rng: np.random.Generator) -> Companions:
+    """The weights with which rows of a unit have the tables of first rows, and of first two.
 
     Units of sizes of which there are too few share the weights of smaller ones.
     """
     sizes = _sizes(pairs.sizes)
-    plain = Companions(partitions, sizes)
-    shape = (len(sizes), plain.parts, plain.parts)
-    plain = Companions(partitions, sizes, np.zeros(shape, dtype=np.float32))
-    groups, weights = plain.groups(pairs.sizes), plain.weights.copy()
-    for group in range(len(sizes)):
-        units = np.flatnonzero(groups == group)
-        weights[group] = _found(plain, pairs, units, rng)
-    return Companions(partitions, sizes, weights)
+    groups = replace(plain, sizes=sizes).groups(pairs.sizes)
+    found = [
+        _found(plain, pairs, np.flatnonzero(groups == group), rng) for group in range(len(sizes))
+    ]
+    between, within = (
+        np.stack([getattr(each, name) for each in found]) for name in ("between", "within")
+    )
+    return plain.weighing(sizes, between, within)
 
 
 def _sizes(sizes: Integers) -> tuple[int, ...]:
@@ -197,26 +298,53 @@ def _sizes(sizes: Integers) -> tuple[int, ...]:
 
 def _found(
     plain: Companions, pairs: _UnitPairs, units: Integers, rng: np.random.Generator
-) -> Numbers:
-    """The weights (parts, parts) of one group, by its units (n,)."""
-    firsts = [plain.sums(pairs.rows[units, row]) for row in (0, 1)]
-    wanted = _symmetric(firsts[0].T @ firsts[1]) / len(units)
-    drawn = units[: max(_PILOT_ROWS // max(int(pairs.sizes[units].mean()), 1), 1)]
-    pilot = _Pilot.of(pairs, drawn)
-    rate, weights, step = 1.0, np.zeros_like(wanted), np.zeros_like(wanted)
+) -> _Tables:
+    """The weights of one group, by its units (n,)."""
+    wanted = pairs.of(plain, units)
+    mean = float(pairs.sizes[units].mean())  # a row is weighed beside about half as many
+    drawn = units[: max(round(_PILOT_ROWS / mean), 1)]
+    pilot, nothing = _Pilot.of(pairs, drawn), wanted.over(np.inf)
+    rate, weights, step = 1.0, nothing, nothing
     nearest, least = weights, np.inf
     for _ in range(_STEPS):
-        shares = pilot.shares(Companions(plain.partitions, (0,), weights[None]), rng)
-        distance = float(np.abs(shares - wanted).sum())
+        weighed = plain.weighing((0,), weights.between[None], weights.within[None])
+        tables = pilot.tables(weighed, rng)
+        distance = tables.distance(wanted)
         if distance < least:
             nearest, least = weights, distance
         elif distance > _FARTHER * least:
-            rate, weights, step = rate / 2, nearest, np.zeros_like(wanted)
+            rate, weights, step = rate / 2, nearest, nothing
             continue
-        wrong = np.log((wanted + _RIDGE) / (shares + _RIDGE))
-        step = _MOMENTUM * step + rate / max(len(plain.partitions), 1) * wrong
-        weights = (weights + step).astype(np.float32)
+        each = rate / max(len(plain.partitions) + len(plain.of_units) / 2, 1)
+        ratios = wanted.ratios(tables).with_rows(plain.of_rows, FURTHER / mean)
+        step = nothing.moved(step, _MOMENTUM).moved(ratios, each)
+        weights = weights.moved(step, 1.0)
     return nearest
+
+
+def _below(table: Numbers, row: int) -> Numbers:
+    """A table (parts, parts) with nothing in its first rows."""
+    return np.concatenate([np.zeros_like(table[:row]), table[row:]])
+
+
+def _of_first(tasks: UnitTasks, model: RowModel, plain: Companions) -> Numbers:
+    """What share tables of first rows have in those of one row (parts, parts).
+
+    Half, but where noisy counts hold a joint table of the first row alone, or of the second: the
+    model knows no more of the other than what follows from all of its tables.
+    """
+    counts = counts_of(model)
+    tables = [{*map(tasks.origin, table.names)} for table in counts.tables] if counts else []
+    names = (*plain.partitions, *plain.of_units)
+
+    def share(one: str, two: str) -> float:
+        pairs = [{one, two}, {tasks.second.get(one, one), tasks.second.get(two, two)}]
+        first, second = (any(pair <= table for table in tables) for pair in pairs)
+        return 0.5 if first == second else float(first)
+
+    shares = np.array([[share(one, two) for two in names] for one in names], dtype=np.float32)
+    widths = np.diff(plain.offsets)
+    return np.repeat(np.repeat(shares, widths, axis=0), widths, axis=1)
 
 
 def _symmetric(table: Numbers) -> Numbers:
@@ -229,10 +357,11 @@ class _Pilot:
     """Units whose further rows are drawn again and again, from the same candidates.
 
     ``candidates[i]`` (m, k, attributes) are those of the row after the first i + 2, of the units
-    ``wanting[i]`` (m,); all have ``rows`` (n, 2, attributes).
+    ``wanting[i]`` (m,); all have ``rows`` (n, 2, attributes) and parts ``beside`` (n, parts).
     """
 
     rows: Integers
+    beside: Numbers
     sizes: Integers
     wanting: tuple[Integers, ...]
     candidates: tuple[Integers, ...]
@@ -245,21 +374,32 @@ class _Pilot:
             np.flatnonzero(sizes > rank) for rank in range(2, int(sizes.max(initial=0)))
         )
         candidates = tuple(pairs.draw(units[some]) for some in wanting)
-        return cls(pairs.rows[units], sizes, wanting, candidates)
+        return cls(pairs.rows[units], pairs.beside[units], sizes, wanting, candidates)
 
-    def shares(self, companions: Companions, rng: np.random.Generator) -> Numbers:
-        """How often two parts (parts, parts) are those of two rows of a unit; units weigh alike."""
+    def tables(self, companions: Companions, rng: np.random.Generator) -> _Tables:
+        """The shares of parts of two rows of a unit, of one row, and of it with its unit.
+
+        Units weigh alike.
+        """
         firsts = [companions.sums(self.rows[:, row]) for row in (0, 1)]
-        sums = firsts[0] + firsts[1]
-        weights = (1 / (self.sizes * (self.sizes - 1))).astype(np.float32)
-        alone = sum((first * weights[:, None]).T @ first for first in firsts)
+        sums = self.beside + firsts[0] + firsts[1]
+        once = (1 / self.sizes).astype(np.float32)
+        twice = (once / (self.sizes - 1)).astype(np.float32)
+        alone = sum((first * twice[:, None]).T @ first for first in firsts)
+        within = sum((first * once[:, None]).T @ first for first in firsts)
         for wanting, candidates in zip(self.wanting, self.candidates, strict=True):
             logs = companions.logs(candidates, sums[wanting], self.sizes[wanting])
             choice = chosen_by(logs, rng)
             row = companions.sums(candidates[np.arange(len(choice)), choice])
-            alone = alone + (row * weights[wanting, None]).T @ row
+            alone = alone + (row * twice[wanting, None]).T @ row
+            within = within + (row * once[wanting, None]).T @ row
             sums[wanting] += row
-        return _symmetric(((sums * weights[:, None]).T @ sums - alone) / len(self.sizes))
+        rows = sums - self.beside
+        pairs = _symmetric((rows * twice[:, None]).T @ rows - alone)
+        beside = (self.beside * once[:, None]).T @ rows
+        return _Tables.of(pairs + beside, np.asarray(within), companions.of_rows).over(
+            len(self.sizes)
+        )
 
 
 @dataclass(frozen=True)
@@ -395,7 +535,11 @@ def companions_of(tasks: UnitTasks, model: RowModel) -> Companions:
         name: parts_by(tasks.whole.domain[name], np.concatenate([row[name] for row in rows]))
         for name in tasks.second
     }
-    plain = Companions(partitions)
+    of_units = {
+        name: parts_by(tasks.units.domain[name], units.codes[name].astype(np.int64))
+        for name in tasks.given
+    }
+    plain = Companions(partitions, of_units)
 
     def draw(wanting: Integers) -> Integers:
         some = np.repeat(wanting, CANDIDATES)
@@ -407,6 +551,7 @@ def companions_of(tasks: UnitTasks, model: RowModel) -> Companions:
         return plain.numbers(drawn.codes).reshape(len(wanting), CANDIDATES, -1)
 
     numbers = np.stack([plain.numbers(row) for row in rows], axis=1)
-    return _found_companions(
-        partitions, _UnitPairs(numbers, tasks.counts(units), draw), source.generator
-    )
+    beside = plain.beside(units.codes, units.rows)
+    shares = _of_first(tasks, model, plain)
+    pairs = _UnitPairs(numbers, beside, tasks.counts(units), draw, shares)
+    return _found_companions(plain, pairs, source.generator)

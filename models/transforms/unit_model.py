@@ -291,7 +291,7 @@ class _RowsOfUnits:
         self._begun = np.zeros(people.number, dtype=np.int64)
         self._received, self._turns = np.zeros(people.number, dtype=bool), 0
         self._two = {n: np.zeros((people.number, 2), np.int64) for n in sampler.tasks.of_rows}
-        self._sums = self._no_sums(people.number)
+        self._sums = self._beside_none(np.arange(people.number))
         self._taken: list[tuple[Table, Integers, Integers]] = []
 
     def draw(self) -> Table:
@@ -402,10 +402,10 @@ class _RowsOfUnits:
                 self._index.record(table.take(gone), -1)
         self._begun[fresh] += 1
         self._drawn[fresh] = self._failed[fresh] = 0
-        self._sums[fresh] = 0.0
         changed = fresh[(self._begun[fresh] > 1) & bool(self._tasks.least)]
         if len(complete) and len(changed):
             self._donate(changed, self._rng.choice(complete, len(changed)))
+        self._sums[fresh] = self._beside_none(fresh)
 
     def _donate(self, units: Integers, donors: Integers) -> None:
         """Give persons (n,) the attributes of others (n,)."""
@@ -449,10 +449,13 @@ class _RowsOfUnits:
         self._received = np.append(self._received, zeros > 0)
         none = np.zeros((new, 2), dtype=np.int64)
         self._two = {name: np.concatenate([codes, none]) for name, codes in self._two.items()}
-        self._sums = np.concatenate([self._sums, self._no_sums(new)])
+        added = np.arange(len(self._sizes) - new, len(self._sizes))
+        self._sums = np.concatenate([self._sums, self._beside_none(added)])
 
-    def _no_sums(self, units: int) -> Numbers:
-        return np.zeros((units, self._companions.parts), dtype=np.float32)
+    def _beside_none(self, units: Integers) -> Numbers:
+        """The parts (n, parts) beside a first row of units (n,): those of the units."""
+        codes = {name: self._of(units, name) for name in self._companions.of_units}
+        return self._companions.beside(codes, len(units))
 
     def _failure(self, missing: int) -> SampleError:
         rules = (*self._row_rules, *self._sampler.pair_rules)

@@ -49,7 +49,7 @@ drowned in twice as many candidates."""
 _SECONDS = 4.0
 """Seconds in which it is found which further rows go with others; measured: 2 to 5."""
 
-_SECONDS_OF_ROW = 1.2e-4
+_SECONDS_OF_ROW = 6e-5
 """Seconds for each further row, with its candidates; measured on households, by the mixture."""
 
 
@@ -116,7 +116,7 @@ class UnitRows(Transformation):
                 "rows with that version, or release the data anew (nothing was charged)"
             )
         tasks = unit_tasks(task).holding(meta["second"]).estimated(meta[PERSONS]["rows"])
-        return cls(tasks, Companions.restored(tasks.whole.domain, meta["companions"], arrays))
+        return cls(tasks, Companions.restored(tasks, meta["companions"], arrays))
 
     @property
     def parts(self) -> Mapping[str, Task]:
