@@ -26,7 +26,7 @@ from cloister.models.protocol import (
     part_of_arrays,
 )
 from cloister.models.relational.constraints import distinct_pairs, without_duplicates
-from cloister.models.relational.degrees import DegreeGroups
+from cloister.models.relational.degrees import DegreeGroups, choose_parents
 from cloister.models.relational.families import (
     Family,
     families_of,
@@ -36,7 +36,6 @@ from cloister.models.relational.families import (
 )
 from cloister.models.relational.family_plan import Families, FamilyParameters
 from cloister.models.relational.link_plan import DEGREES
-from cloister.models.relational.references import choose_parents
 from cloister.models.sampling.drawing import Sampler, Where, number_keys
 from cloister.models.task import DatabaseTask, Plan
 from cloister.models.transforms.companions import Companions, RowDraws, RowModel, companions_of
@@ -254,10 +253,10 @@ class _Drawing:
         child = family.children[key.table]
         people = People.of(child.tasks, self._units[key.parent])
         most = [child.most]
-        for other in other_keys(self._schema, key.table):
-            parents = self._tables[other.parent].rows
-            most.append(parents * other.max_rows)
-            if self._pair(other):
+        for link in other_keys(self._schema, key.table):
+            parents = self._tables[link.parent].rows
+            most.append(parents * link.max_rows)
+            if self._pair(link):
                 people = replace(people, counts=np.minimum(people.counts, parents))
         people = people.lowered(min(most), source.generator)
         sampler = UnitsSampler(child.tasks, model, self._model.companions[key.table])

@@ -246,9 +246,9 @@ class _Tables:
         """The tables divided by a number."""
         return _Tables(self.between / number, self.within / number)
 
-    def distance(self, other: _Tables) -> float:
+    def distance(self, wanted: _Tables) -> float:
         """The sum of the differences of all cells."""
-        tables = ((self.between, other.between), (self.within, other.within))
+        tables = ((self.between, wanted.between), (self.within, wanted.within))
         return float(sum(np.abs(one - two).sum() for one, two in tables))
 
     def ratios(self, drawn: _Tables) -> _Tables:
@@ -276,11 +276,11 @@ def _found_companions(plain: Companions, pairs: _UnitPairs, rng: np.random.Gener
     """
     sizes = _sizes(pairs.sizes)
     groups = replace(plain, sizes=sizes).groups(pairs.sizes)
-    found = [
+    weighed = [
         _found(plain, pairs, np.flatnonzero(groups == group), rng) for group in range(len(sizes))
     ]
     between, within = (
-        np.stack([getattr(each, name) for each in found]) for name in ("between", "within")
+        np.stack([getattr(each, name) for each in weighed]) for name in ("between", "within")
     )
     return plain.weighing(sizes, between, within)
 
@@ -448,8 +448,10 @@ class RowDraws:
 
     def first(self, units: Mapping[str, Integers], rng: np.random.Generator) -> Drawn:
         """A first row (n,) of persons with some codes (n,)."""
-        drawn, alive = self._drawn(units, self._beside(self.tasks.of_rows), rng)
-        return self._row({**units, **{n: drawn.codes[n] for n in self.tasks.of_rows}}), alive
+        names = self.tasks.of_rows
+        drawn, alive = self._drawn(units, self._beside(names), rng)
+        known, present = self.tasks.present({name: drawn.codes[name] for name in names}, names)
+        return self._row({**units, **known}), alive & present
 
     def further(self, units: Mapping[str, Integers], rng: np.random.Generator) -> Drawn:
         """Another row (n,) of persons with some codes (n,), among them those of a first row."""
@@ -463,9 +465,10 @@ class RowDraws:
         known, present = self.tasks.present(codes, self.tasks.second)
         if not self.tasks.fixed:
             return self._row(known), present
-        drawn, alive = self._drawn(known, self._beside(self.tasks.fixed), rng)
-        known |= {name: drawn.codes[name] for name in self.tasks.fixed}
-        return self._row(known), present & alive
+        names = self.tasks.fixed
+        drawn, alive = self._drawn(known, self._beside(names), rng)
+        rest, complete = self.tasks.present({name: drawn.codes[name] for name in names}, names)
+        return self._row(known | rest), present & alive & complete
 
     def _row(self, codes: Mapping[str, Integers]) -> Table:
         return Table.completed(self.tasks.whole.domain, codes, len(codes[self.tasks.counted]))

@@ -118,8 +118,8 @@ class UnitTasks:
         self, codes: Mapping[str, Integers], names: Iterable[str]
     ) -> tuple[dict[str, Integers], Booleans]:
         """Codes (n,) of rows that may be missing as codes of rows, and which rows (n,) are not."""
-        known, rows = dict(codes), len(next(iter(codes.values())))
-        present = np.ones(rows, dtype=bool)
+        known = dict(codes)
+        present = np.ones(len(next(iter(codes.values()), [0])), dtype=bool)  # all, without any
         for name in names:
             size = self.whole.domain[name].size
             present &= codes[name] < size

@@ -46,6 +46,58 @@ def clinic(patients: int = 3_000, seed: int = 1) -> DatabaseShape:
     return DatabaseShape(tables, _spec({name: len(frame) for name, frame in tables.items()}))
 
 
+def wards(patients: int = 3_000, number: int = 40, seed: int = 1) -> DatabaseShape:
+    """Patients of a house, who visit wards of it, none twice; wards are a catalogue, as houses are.
+
+    The old visit high floors, and a ward with more beds has more visits.
+    """
+    rng = np.random.default_rng(seed)
+    floor, beds = rng.integers(0, 8, number), rng.integers(1, 9, number)
+    age, house = rng.integers(0, 90, patients), rng.integers(0, 30, patients)
+    liking = (
+        np.log(beds) - np.abs(floor[None] - age[:, None] / 12) + rng.gumbel(size=(patients, number))
+    )
+    counts = rng.integers(0, 5, patients)
+    chosen = np.argsort(-liking, axis=1)
+    owner = np.repeat(np.arange(patients), counts)
+    place = np.concatenate([np.arange(count) for count in counts])
+    region = rng.integers(0, 3, 30)
+    frames = {
+        "houses": {"id": names("H", np.arange(30)), "region": np.array(list("nsw"))[region]},
+        "wards": {"id": names("W", np.arange(number)), "floor": floor, "beds": beds},
+        "patients": {
+            "id": names("P", np.arange(patients)),
+            "age": age,
+            "house": names("H", house),
+        },
+        "visits": {"patient": names("P", owner), "ward": names("W", chosen[owner, place])},
+    }
+    keys = {letter: {"type": "text", "pattern": f"{letter}{{000000..999999}}"} for letter in "HWP"}
+    tables = {
+        "houses": {"key": "id", "attributes": {"id": keys["H"], "region": listed(*"nsw")}},
+        "wards": {
+            "key": "id",
+            "attributes": {"id": keys["W"], "floor": whole(0, 7), "beds": whole(1, 8)},
+        },
+        "patients": {
+            "key": "id",
+            "references": {"house": {"table": "houses", "max_rows": 400}},
+            "attributes": {"id": keys["P"], "age": whole(0, 99), "house": keys["H"]},
+        },
+        "visits": {
+            "references": {
+                "patient": {"table": "patients", "max_rows": 5},
+                "ward": {"table": "wards", "max_rows": 1_000},
+            },
+            "attributes": {"patient": keys["P"], "ward": keys["W"]},
+            "constraints": [{"key": ["patient", "ward"]}],
+        },
+    }
+    rows = {name: pd.DataFrame(columns) for name, columns in frames.items()}
+    declared = {name: table | {"rows": len(rows[name])} for name, table in tables.items()}
+    return DatabaseShape(rows, spec_of_tables("wards", "patients", declared))
+
+
 def names(letter: str, numbers: np.ndarray) -> list[str]:
     """Keys of rows by number."""
     return [f"{letter}{number:06d}" for number in numbers]

@@ -1,8 +1,9 @@
 """Tables of units: a row with its children, and theirs, as released tables have them."""
 
+import numpy as np
 import pandas as pd
 import pytest
-from clinic import MOST, clinic
+from clinic import MOST, clinic, wards
 from shape import release_database
 
 from cloister.constraints.counting import violation_reports
@@ -91,3 +92,41 @@ def test_a_saved_model_draws_the_same_tables(trial):
     for name, table in again.tables.items():
         assert drawn.tables[name].frame().equals(table.frame())
     assert saved.post_processing() == trial.model.post_processing()
+
+
+@pytest.fixture(scope="module")
+def visited():
+    return release_database(wards(number=300), 20, noise=NoiseSource.insecure(1))
+
+
+def test_rows_refer_to_rows_of_catalogues_that_go_with_their_attributes(visited):
+    real, drawn = (
+        {name: table.frame() for name, table in tables.tables.items()}
+        for tables in (visited.real, visited.synthetic)
+    )
+    assert isinstance(visited.model, FamilyModel)
+    assert not drawn["visits"].duplicated(["patient", "ward"]).any()
+    for key in visited.task.schema.keys:
+        assert set(drawn[key.table][key.column]) <= set(drawn[key.parent][key.key])
+        assert drawn[key.table][key.column].value_counts().max() <= key.max_rows
+
+    def correlations(tables) -> list[float]:
+        joined = tables["visits"].merge(tables["patients"], left_on="patient", right_on="id")
+        joined = joined.merge(tables["wards"], left_on="ward", right_on="id").astype({"age": float})
+        own = tables["visits"].groupby("ward").size().reindex(tables["wards"]["id"], fill_value=0)
+        return [
+            joined["age"].corr(joined["floor"].astype(float)),
+            np.corrcoef(own, tables["wards"]["beds"].astype(float))[0, 1],
+        ]
+
+    (age, beds), (same_age, same_beds) = map(correlations, (real, drawn))
+    assert same_age == pytest.approx(age, abs=0.1)
+    assert beds > 0.8 and same_beds > 0.3  # how many visit a ward of some attributes
+    regions = [
+        tables["patients"]
+        .merge(tables["houses"], left_on="house", right_on="id")["region"]
+        .astype(str)
+        .value_counts(normalize=True)
+        for tables in (real, drawn)
+    ]
+    assert regions[0].sub(regions[1], fill_value=0).abs().sum() / 2 < 0.05
