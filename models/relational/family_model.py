@@ -65,6 +65,11 @@ _ALIKE = (
 
 _GIVEN = "{}: its rows are those of its parents; the rest is drawn given their attributes"
 
+_CHOSEN = (
+    "{}: a row gets one of {} with the attributes that it was drawn with, or the nearest; of those "
+    "alike each gets a part, in proportion to a number drawn from the distribution of degrees"
+)
+
 _LEFT_OUT = (
     "rows that constraints leave no place for are drawn from flatter probabilities, then their "
     "parent's rows begin anew, then they go to other parents, and what none can have is left out, "
@@ -170,7 +175,7 @@ class FamilyModel:
 
     def _sentences(self) -> Iterator[str]:
         for name, family in self.families.items():
-            if name != self.task.schema.lead:
+            if name != self.task.schema.lead and name in self.task.schema.holding:
                 yield _GIVEN.format(name)
             for child, of in family.children.items():
                 two = "the number of these and two of them" if of.tasks.second else "one of these"
@@ -179,6 +184,9 @@ class FamilyModel:
                     yield _ALIKE.format(child)
             for sentence in self.fitted[name].post_processing():
                 yield f"{family.door}: {sentence}"
+        for name in self.task.schema.tables:
+            for key in other_keys(self.task.schema, name):
+                yield _CHOSEN.format(f"{name}.{key.column}", key.parent)
 
     def sample(self, rows: int, rng: SamplingSource) -> relations.Database:
         """Tables with ``rows`` rows in that of the units; each reference names a row.
