@@ -138,8 +138,9 @@ class UnitRows(Transformation):
         number = Fraction(0) if persons_of(self.tasks.whole).number else _NUMBER
         (second,) = second_attributes([self.tasks], budget)
         tasks = self.tasks.holding(second if counts_pairs(method) else ())
-        counted = tuple(name for name in sequence if tasks.origin(name) in tasks.units.domain)
-        parts = _Parts(method, tasks, counted, budget)
+        if len(tasks.second) < len(self.tasks.second):  # with fewer rules, other differences
+            sequence = in_turn(method.sequence(tasks.units), [tasks])
+        parts = _Parts(method, tasks, sequence, budget)
         shares = {name: share for name, share in ((NUMBER, number), (PERSONS, 1 - number)) if share}
         refusal = "persons and their number was found; allow more, or declare max_rows: 1"
         return divide(parts.plan, shares, budget, self.tasks.units.neighbours.relation, refusal)
