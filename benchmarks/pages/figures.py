@@ -26,9 +26,10 @@ UTILITY = (
     ("F1, real rows", "learning.real.f1", 3),
 )
 RELATIONS = (
-    ("2-way half L1", "relations.marginals.2_way.half_l1", 4),
-    ("3-way half L1", "relations.marginals.3_way.half_l1", 4),
-    ("degrees half L1", "relations.degrees.half_l1", 4),
+    ("2-way half L1", "relations.across.half_l1", 4),
+    ("3-way half L1", "relations.across.3_way.half_l1", 4),
+    ("siblings half L1", "relations.siblings.half_l1", 4),
+    ("sizes half L1", "relations.sizes.half_l1", 4),
     ("orphans", "relations.orphans", 0),
     ("beyond bound", "relations.beyond_bound", 0),
 )

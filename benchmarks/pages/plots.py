@@ -29,8 +29,8 @@ CURVES = (
     ("2-way half L1", "marginals.2_way.half_l1", ""),
     ("3-way half L1", "marginals.3_way.half_l1", ""),
     ("detection AUC", "detection.auc", ""),
-    ("2-way half L1 across", "relations.marginals.2_way.half_l1", ""),
-    ("3-way half L1 across", "relations.marginals.3_way.half_l1", ""),
+    ("2-way half L1 across", "relations.across.half_l1", ""),
+    ("3-way half L1 across", "relations.across.3_way.half_l1", ""),
 )
 
 

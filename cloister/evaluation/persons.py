@@ -1,4 +1,4 @@
-"""How alike real and synthetic persons are: rows a person, their attributes, spread within them.
+"""How alike real and synthetic persons are: their rows, their attributes, spread within them.
 
 Privacy: computed from real rows without noise; internal.
 """
@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from cloister.arrays import Floats, Integers
+from cloister.arrays import Integers
 from cloister.evaluation.marginals import Marginals, compare_marginals
-from cloister.schema.domain import Domain, Table
+from cloister.evaluation.relations import UnitMeasures, compare_units
+from cloister.evaluation.units import PERSONS, with_persons
+from cloister.schema.domain import Table
+from cloister.schema.relations import Database, Schema
 
 
 @dataclass(frozen=True)
@@ -48,14 +51,14 @@ class Spread:
 class PersonMeasures:
     """Persons of a real and of a synthetic table.
 
-    ``rows_half_l1`` is half the L1 distance of the shares of persons with 1, 2, ... rows;
-    ``several`` are the synthetic persons of two rows or more, ``broken`` those of them whose rows
-    disagree on an attribute of the person, ``real_broken`` the same of real ones.
+    ``units`` compares the rows of one person; ``several`` are the synthetic persons of two rows or
+    more, ``broken`` those of them whose rows disagree on an attribute of the person,
+    ``real_broken`` the same of real ones.
     """
 
     real: int
     synthetic: int
-    rows_half_l1: float
+    units: UnitMeasures
     several: int
     broken: int
     real_broken: int
@@ -64,8 +67,8 @@ class PersonMeasures:
 
     def metrics(self) -> dict[str, float]:
         """One number for each measure."""
-        figures = {
-            "persons.rows_a_person.half_l1": self.rows_half_l1,
+        figures = {f"persons.{name}": figure for name, figure in self.units.metrics().items()}
+        figures |= {
             "persons.of_several_rows": float(self.several),
             "persons.broken_attributes": float(self.broken),
         }
@@ -82,7 +85,6 @@ class PersonMeasures:
         return {
             "real": self.real,
             "synthetic": self.synthetic,
-            "rows_a_person_half_l1": self.rows_half_l1,
             "synthetic_of_several_rows": self.several,
             "synthetic_with_broken_attributes": self.broken,
             "real_with_broken_attributes": self.real_broken,
@@ -97,19 +99,16 @@ class PersonMeasures:
 def compare_persons(real: Table, synthetic: Table, columns: PersonColumns) -> PersonMeasures:
     """The measures of the persons of two tables."""
     real_persons, synthetic_persons = _Grouped(real, columns), _Grouped(synthetic, columns)
-    shares = [
-        _shares_of_counts(grouped, columns.most_rows)
-        for grouped in (real_persons, synthetic_persons)
-    ]
+    databases = [_with_persons(table, columns) for table in (real, synthetic)]
     varying = [name for name in real.domain.modelled if name not in columns.attributes]
     return PersonMeasures(
         real_persons.persons,
         synthetic_persons.persons,
-        float(np.abs(shares[0] - shares[1]).sum() / 2),
+        compare_units(databases[0], databases[1], databases[0].schema.keys[0], most_ways=2),
         int((synthetic_persons.counts > 1).sum()),
         synthetic_persons.broken(),
         real_persons.broken(),
-        compare_marginals(real_persons.table(), synthetic_persons.table())[:2]
+        compare_marginals(*(each.tables[PERSONS] for each in databases))[:2]
         if columns.attributes
         else (),
         tuple(
@@ -119,9 +118,10 @@ def compare_persons(real: Table, synthetic: Table, columns: PersonColumns) -> Pe
     )
 
 
-def _shares_of_counts(grouped: _Grouped, most: int) -> Floats:
-    counts = np.bincount(np.minimum(grouped.counts, most), minlength=most + 1)
-    return counts / grouped.persons
+def _with_persons(rows: Table, columns: PersonColumns) -> Database:
+    """The rows without the attributes of their persons, and a table of these."""
+    database = Database(Schema({"rows": rows.domain}), {"rows": rows})
+    return with_persons(database, columns.key, columns.most_rows, columns.attributes)
 
 
 class _Grouped:
@@ -133,12 +133,6 @@ class _Grouped:
         _, self.first, self.person = np.unique(keys, return_index=True, return_inverse=True)
         self.persons = len(self.first)
         self.counts = np.bincount(self.person)
-
-    def table(self) -> Table:
-        """One row a person, its attributes."""
-        names = self._columns.attributes
-        domain = Domain(tuple(self._rows.domain[name] for name in names))
-        return Table(domain, {name: self._rows.codes[name][self.first] for name in names})
 
     def broken(self) -> int:
         """Persons whose rows disagree on an attribute of the person."""

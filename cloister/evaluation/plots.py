@@ -17,11 +17,12 @@ from typing import TypeVar
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from cloister.errors import StorageError
 from cloister.evaluation.learning import Learning
 from cloister.evaluation.marginals import Marginals, marginal_records
-from cloister.evaluation.relations import ForeignKeyMeasures
+from cloister.evaluation.relations import ForeignKeyMeasures, UnitMeasures
 from cloister.evaluation.report import Evaluation
 from cloister.figures import count_of
 
@@ -63,7 +64,7 @@ def write_tables(evaluation: Evaluation, folder: Path) -> list[Path]:
     records: dict[str, list[dict[str, object]]] = {
         "marginals.csv": list(marginal_records(evaluation.marginals)),
         "violations.csv": [violations.to_dict() for violations in evaluation.violations],
-        "persons.csv": evaluation.persons.to_dict()["spread_within"] if evaluation.persons else [],
+        "persons.csv": evaluation.to_dict().get("persons", {}).get("spread_within", []),
         "accuracy.csv": [
             row for name, learning in trained if learning for row in _scores(name, learning)
         ],
@@ -240,21 +241,24 @@ def figure_label(name: str) -> str:
     return short.replace("$", r"\$")
 
 
-_MOST_DEGREES = 30
-"""Degrees that a figure shows; greater ones are added to the last."""
+_MOST_SIZES = 30
+"""Numbers of rows that a figure shows; greater ones are added to the last."""
 
-_WIDTH, _HEIGHT = 8.5, 2.2
-"""Inches of a figure, and of each foreign key in it."""
+_MOST_WORST = 8
+"""Attributes, or pairs of them, that a figure shows of a unit's rows: the worst."""
+
+_WIDTH, _HEIGHT = 12.0, 2.6
+"""Inches of a figure, and of each kind of unit in it."""
 
 _BAR = 0.4
-"""Width of a bar, where degrees are 1 apart: a pair of them leaves a gap to the next."""
+"""Width of a bar, where sizes are 1 apart: a pair of them leaves a gap to the next."""
 
 _MOST_FIGURES = 12
-"""Foreign keys at most in one figure, those that differ most."""
+"""Kinds of units at most in one figure, those whose sizes differ most."""
 
 
 def write_relations(relations: Sequence[ForeignKeyMeasures], folder: Path) -> list[Path]:
-    """Draw degrees and write the measures of relationships into ``folder``; the paths of the files.
+    """Write the measures of relationships into ``folder``; the paths of the files.
 
     There are none without any.
 
@@ -266,45 +270,67 @@ def write_relations(relations: Sequence[ForeignKeyMeasures], folder: Path) -> li
     records = {
         "relations.csv": list(_records(relations)),
         "relation_marginals.csv": [
-            {"relation": _label(relation), **record}
+            {"relation": relation.label, **record}
             for relation in relations
-            for record in marginal_records(relation.marginals)
+            for record in marginal_records((*relation.units.all_siblings, *relation.units.across))
         ],
     }
-    return write_files(folder, {"degrees.png": _degrees_figure(relations)}, records)
+    return write_files(folder, {}, records)
+
+
+def write_units(units: Mapping[str, UnitMeasures], folder: Path) -> list[Path]:
+    """Draw the measures of rows of one unit into ``folder``; the path of the file, if any are.
+
+    Raises:
+        StorageError: the folder cannot be written.
+    """
+    return write_files(folder, {"units.png": _units_figure(units)} if units else {}, {})
 
 
 def _records(relations: Sequence[ForeignKeyMeasures]) -> Iterator[dict[str, object]]:
     for relation in relations:
         for measure, value in relation.metrics().items():
-            yield {"relation": _label(relation), "measure": measure, "value": value}
+            yield {"relation": relation.label, "measure": measure, "value": value}
 
 
-def _label(relation: ForeignKeyMeasures) -> str:
-    return f"{relation.table}.{relation.column} -> {relation.parent}"
-
-
-def _degrees_figure(relations: Sequence[ForeignKeyMeasures]) -> Figure:
-    shown = sorted(relations, key=lambda relation: -relation.degrees_half_l1)[:_MOST_FIGURES]
+def _units_figure(units: Mapping[str, UnitMeasures]) -> Figure:
+    """Sizes, siblings and across of units, a row for each kind."""
+    shown = sorted(units.items(), key=lambda unit: -unit[1].sizes)[:_MOST_FIGURES]
     figure = Figure(figsize=(_WIDTH, _HEIGHT * len(shown)), layout="constrained")
-    all_axes = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
-    for axes, relation in zip(all_axes, shown, strict=True):
-        _draw_degrees(axes, relation)
+    axes = figure.subplots(len(shown), 3, squeeze=False)
+    for (sizes, siblings, across), (name, measures) in zip(axes, shown, strict=True):
+        _draw_sizes(sizes, measures)
+        title_axes(sizes, figure_label(name), f"rows of a unit (sizes: {measures.sizes:.3f})")
+        _draw_worst(siblings, "Siblings", "two rows of a unit", measures.all_siblings)
+        pairs = [way for way in measures.across if way.ways == 2]
+        _draw_worst(across, "Across", "a unit and a row of it", pairs)
     return figure
 
 
-def _draw_degrees(axes: Axes, relation: ForeignKeyMeasures) -> None:
-    real, synthetic = (_cut(shares) for shares in relation.degrees)
+def _draw_sizes(axes: Axes, measures: UnitMeasures) -> None:
+    real, synthetic = (_cut(shares) for shares in measures.degrees)
     places = np.arange(len(real))
     axes.bar(places - _BAR / 2, real, width=_BAR, color=REAL, label="real")
     axes.bar(places + _BAR / 2, synthetic, width=_BAR, color=SYNTHETIC, label="synthetic")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False, fontsize=8)
-    below = f"rows of {figure_label(relation.table)} that refer to the same one"
-    title_axes(axes, figure_label(_label(relation)), below)
+
+
+def _draw_worst(axes: Axes, title: str, below: str, joint: Sequence[Marginals]) -> None:
+    """The worst of some joint tables as bars; without any no axes."""
+    if not joint:
+        axes.set_axis_off()
+        return
+    worst = sorted(joint[0].sets, key=lambda pair: -pair.half_l1)[:_MOST_WORST]
+    bars = [pair.half_l1 for pair in worst]
+    axes.barh(np.arange(len(bars)), bars, color=SYNTHETIC, height=0.66)
+    _name_rows(axes, [" · ".join(dict.fromkeys(pair.attributes)) for pair in worst])
+    axes.set_xlim(0, max(0.01, 1.05 * bars[0]))
+    title_axes(axes, f"{title}: mean {joint[0].half_l1:.3f}", f"half L1 distance of {below}")
 
 
 def _cut(shares: np.ndarray) -> np.ndarray:
-    """The shares (degrees,) that are shown, the last of all greater ones too."""
-    if len(shares) <= _MOST_DEGREES:
+    """The shares (sizes,) that are shown, the last of all greater ones too."""
+    if len(shares) <= _MOST_SIZES:
         return shares
-    return np.append(shares[: _MOST_DEGREES - 1], shares[_MOST_DEGREES - 1 :].sum())
+    return np.append(shares[: _MOST_SIZES - 1], shares[_MOST_SIZES - 1 :].sum())

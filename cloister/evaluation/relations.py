@@ -1,4 +1,4 @@
-"""Measures of relationships between tables: references, degrees, joint tables across a key, joins.
+"""Measures of relationships between tables: references, rows of one unit, joins.
 
 Privacy: computed from real rows without noise; internal.
 """
@@ -12,17 +12,21 @@ from math import comb
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, diags_array
 
-from cloister.arrays import Floats, Integers
+from cloister.arrays import Floats, Integers, place_among_equal
 from cloister.evaluation.marginals import (
+    Marginal,
     Marginals,
     RangeQueries,
     compare_answers,
     compare_sets,
+    marginal_cells,
     queries_over,
 )
 from cloister.schema.columns import Column
 from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import Partition
 from cloister.schema.relations import MISSING, Database, ForeignKey, earlier_keys, parent_rows
 
 
@@ -94,12 +98,18 @@ _QUERIES = 200
 _MOST_JOINED = 1_000_000
 """Joined rows that queries are asked of: a random part of more, whose shares err by 0.0005."""
 
+_MOST_SIBLINGS = 100
+"""Rows of one unit at most that are compared with each other: a random choice of more, so that one
+of very many rows neither takes long nor outweighs all others."""
+
 _SEED = 20_261_122
 """Seed of choices of sets, queries and rows, fixed so that all databases get the same."""
 
 
-def compare_across(real: Database, synthetic: Database, key: ForeignKey) -> tuple[Marginals, ...]:
-    """Distances of the 2- and 3-way joint tables with attributes of both tables."""
+def compare_across(
+    real: Database, synthetic: Database, key: ForeignKey, most_ways: int = 3
+) -> tuple[Marginals, ...]:
+    """Distances of the joint tables of 2 attributes or more from both tables."""
     (real_rows, above), (synthetic_rows, _) = (
         joined_with_parents(database, key) for database in (real, synthetic)
     )
@@ -108,7 +118,7 @@ def compare_across(real: Database, synthetic: Database, key: ForeignKey) -> tupl
     names = real_rows.domain.names
     chosen = {
         ways: _mixed(names[:above], names[above:], ways)
-        for ways in (2, 3)
+        for ways in range(2, most_ways + 1)
         if above and len(names) > max(above, ways - 1)
     }
     possible = {ways: _possible(above, len(names) - above, ways) for ways in chosen}
@@ -170,8 +180,106 @@ def compare_joins(real: Database, synthetic: Database, key: ForeignKey) -> Range
     return compare_answers(real_rows, synthetic_rows, queries)
 
 
+def compare_siblings(real: Database, synthetic: Database, key: ForeignKey) -> tuple[Marginal, ...]:
+    """Distances of the joint tables of an attribute of two rows with one parent, in either order.
+
+    There are none if no parent has two rows, in either database.
+    """
+    rows = [_some_of_each_parent(parent_rows(database, key)) for database in (real, synthetic)]
+    distances = []
+    for name in real.tables[key.table].domain.modelled:
+        cells = marginal_cells(real.schema.tables[key.table][name])
+        shares = []
+        for database, (chosen, parents) in zip((real, synthetic), rows, strict=True):
+            codes = database.tables[key.table].codes[name][chosen]
+            pairs = _pairs_within(parents, codes, cells)
+            shares.append(pairs / max(pairs.sum(), 1))
+        if not all(share.nnz for share in shares):
+            return ()
+        difference = abs(shares[0] - shares[1])
+        half_l1, largest = float(difference.sum()) / 2, float(difference.max())
+        distances.append(Marginal((name, name), half_l1, largest))
+    return tuple(distances)
+
+
+def _some_of_each_parent(parents: Integers) -> tuple[Integers, Integers]:
+    """Rows at random, at most so many of a parent, and the numbers of their parents."""
+    order = np.random.default_rng(_SEED).permutation(np.flatnonzero(parents >= 0))
+    order = order[np.argsort(parents[order], kind="stable")]
+    chosen = order[place_among_equal(parents[order]) < _MOST_SIBLINGS]
+    return chosen, parents[chosen]
+
+
+def _pairs_within(parents: Integers, codes: Integers, cells: Partition) -> csr_array:
+    """How many ordered pairs of rows of one parent are in each pair of cells (cells, cells).
+
+    Made of the numbers of a parent's rows in each cell, without its pairs.
+    """
+    cell = cells.index(codes)
+    shape = (int(parents.max(initial=0)) + 1, cells.size)
+    numbers = csr_array((np.ones(len(cell)), (parents, cell)), shape)
+    with_itself = diags_array(np.bincount(cell, minlength=cells.size).astype(np.float64))
+    pairs = csr_array(numbers.T @ numbers - with_itself)
+    pairs.eliminate_zeros()
+    return pairs
+
+
 Pair = tuple[float, float]
 """A figure of the real and of the synthetic tables."""
+
+
+@dataclass(frozen=True)
+class UnitMeasures:
+    """Rows of one unit, such as a person, or of one parent: how many, two of them, and its own.
+
+    ``degrees`` are the shares of units with 0, 1, ... rows, real and synthetic. ``siblings`` are
+    the joint tables of an attribute of two rows of one unit, and ``across`` those of attributes of
+    a unit and of one of its rows, by the number of attributes.
+    """
+
+    degrees: tuple[Floats, Floats]
+    siblings: tuple[Marginal, ...]
+    across: tuple[Marginals, ...]
+
+    @property
+    def sizes(self) -> float:
+        """Half the L1 distance of the numbers of rows of a unit."""
+        return float(np.abs(self.degrees[0] - self.degrees[1]).sum() / 2)
+
+    @property
+    def all_siblings(self) -> tuple[Marginals, ...]:
+        """The joint tables of two rows, if a unit has two in both databases."""
+        return (Marginals(2, len(self.siblings), self.siblings),) if self.siblings else ()
+
+    def metrics(self) -> dict[str, float]:
+        """One number for each measure."""
+        figures = {"sizes.half_l1": self.sizes}
+        for joint in self.all_siblings:
+            figures["siblings.half_l1"] = joint.half_l1
+        names = {2: "across.half_l1", 3: "across.3_way.half_l1"}
+        return figures | {names[way.ways]: way.half_l1 for way in self.across}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything by name, fit for JSON."""
+        shares = dict(zip(("real", "synthetic"), map(np.ndarray.tolist, self.degrees), strict=True))
+        return {
+            "sizes": {"half_l1": self.sizes, **shares},
+            "siblings": [joint.to_dict() for joint in self.all_siblings],
+            "across": [way.to_dict() for way in self.across],
+        }
+
+
+def compare_units(
+    real: Database, synthetic: Database, key: ForeignKey, most_ways: int = 3
+) -> UnitMeasures:
+    """The measures of the rows that refer to the same one, in two databases of one schema."""
+    degrees = [_References.of(database, key) for database in (real, synthetic)]
+    most = max(key.max_rows, *(each.largest_degree for each in degrees))
+    return UnitMeasures(
+        (degrees[0].shares(most), degrees[1].shares(most)),
+        compare_siblings(real, synthetic, key),
+        compare_across(real, synthetic, key, most_ways),
+    )
 
 
 @dataclass(frozen=True)
@@ -179,8 +287,7 @@ class ForeignKeyMeasures:
     """Measures of one foreign key, pairs real and synthetic.
 
     ``rows`` refer to one that is there; ``orphans`` to none, though they should; ``beyond`` are
-    rows with more than the ``bound`` that refer to them. ``degrees`` are the shares of rows with 0,
-    1, ... that refer to them.
+    rows with more than the ``bound`` that refer to them.
     """
 
     table: str
@@ -192,24 +299,21 @@ class ForeignKeyMeasures:
     mean_degree: Pair
     largest_degree: Pair
     beyond: Pair
-    degrees: tuple[Floats, Floats]
-    marginals: tuple[Marginals, ...]
+    units: UnitMeasures
     queries: RangeQueries | None
 
     @property
-    def degrees_half_l1(self) -> float:
-        """Half the L1 distance of the distributions of degrees: total variation, 0 to 1."""
-        return float(np.abs(self.degrees[0] - self.degrees[1]).sum() / 2)
+    def label(self) -> str:
+        """The reference, as figures and tables name it."""
+        return f"{self.table}.{self.column} -> {self.parent}"
 
     def metrics(self) -> dict[str, float]:
         """One number for each measure."""
-        figures = {
-            "degrees.half_l1": self.degrees_half_l1,
+        figures = self.units.metrics() | {
             "degrees.mean_difference": abs(self.mean_degree[0] - self.mean_degree[1]),
             "orphans": self.orphans[1],
             "beyond_bound": self.beyond[1],
         }
-        figures |= {f"marginals.{way.ways}_way.half_l1": way.half_l1 for way in self.marginals}
         return figures | ({"joins.mean_error": self.queries.mean_error} if self.queries else {})
 
     def to_dict(self) -> dict[str, Any]:
@@ -224,8 +328,6 @@ class ForeignKeyMeasures:
                 name: dict(zip(("real", "synthetic"), getattr(self, name), strict=True))
                 for name in pairs
             },
-            "degrees_half_l1": self.degrees_half_l1,
-            "marginals": [way.to_dict() for way in self.marginals],
             **({"joins": self.queries.to_dict()} if self.queries else {}),
         }
 
@@ -235,7 +337,6 @@ def compare_relation(real: Database, synthetic: Database, key: ForeignKey) -> Fo
     real_references, synthetic_references = (
         _References.of(database, key) for database in (real, synthetic)
     )
-    most = max(real_references.largest_degree, synthetic_references.largest_degree, key.max_rows)
     return ForeignKeyMeasures(
         key.table,
         key.column,
@@ -246,8 +347,7 @@ def compare_relation(real: Database, synthetic: Database, key: ForeignKey) -> Fo
         mean_degree=(real_references.mean_degree, synthetic_references.mean_degree),
         largest_degree=(real_references.largest_degree, synthetic_references.largest_degree),
         beyond=(real_references.beyond(key.max_rows), synthetic_references.beyond(key.max_rows)),
-        degrees=(real_references.shares(most), synthetic_references.shares(most)),
-        marginals=compare_across(real, synthetic, key),
+        units=compare_units(real, synthetic, key),
         queries=compare_joins(real, synthetic, key),
     )
 

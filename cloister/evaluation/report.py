@@ -24,6 +24,7 @@ from cloister.evaluation import Level
 from cloister.evaluation.relations import (
     ForeignKeyMeasures,
     Pair,
+    UnitMeasures,
     compare_relation,
     duplicate_links,
 )
@@ -109,6 +110,11 @@ class Evaluation:
         """This one, under no name; see :class:`DatabaseEvaluation`."""
         return {"": self}
 
+    @property
+    def units(self) -> Mapping[str, UnitMeasures]:
+        """The measures of rows of one person, if several belong to one."""
+        return {"persons": self.persons.units} if self.persons else {}
+
     def metrics(self) -> dict[str, float]:
         """One number for each measure, by a name of letters, digits, dots and underscores."""
         figures: dict[str, float | None] = {}
@@ -172,6 +178,7 @@ class Evaluation:
             "marginals": [way.to_dict() for way in self.marginals],
             "violations": [violations.to_dict() for violations in self.violations],
             **({"trees": [tree.to_dict() for tree in self.trees]} if self.trees else {}),
+            "units": {name: unit.to_dict() for name, unit in self.units.items()},
             **{name: part.to_dict() for name, part in parts.items() if part is not None},
         }
 
@@ -222,6 +229,11 @@ class DatabaseEvaluation:
         )
         return (*of_tables, *self.across)
 
+    @property
+    def units(self) -> Mapping[str, UnitMeasures]:
+        """The measures of the rows that refer to the same one, by reference."""
+        return {relation.label: relation.units for relation in self.relations}
+
     def metrics(self) -> dict[str, float]:
         """One number for each measure; those of a table begin with its name."""
         figures = self._means()
@@ -251,9 +263,10 @@ class DatabaseEvaluation:
         }
 
     def headline(self) -> dict[str, float]:
-        """The metrics that a terminal shows: of relationships in the mean, a few of each table."""
-        figures, ends = self.metrics(), ("marginals.2_way.half_l1", "hard.largest_percent")
-        means = self._means()
+        """The metrics that a terminal shows: means over keys, a few of each key and each table."""
+        of_tables = ("marginals.2_way.half_l1", "hard.largest_percent")
+        of_keys = ("sizes.half_l1", "siblings.half_l1", "across.half_l1")
+        figures, ends, means = self.metrics(), (*of_tables, *of_keys), self._means()
         return means | {name: figure for name, figure in figures.items() if name.endswith(ends)}
 
     def to_dict(self) -> dict[str, Any]:
@@ -266,6 +279,7 @@ class DatabaseEvaluation:
             "warnings": list(self.warnings),
             "violations": [violations.to_dict() for violations in self.violations],
             "relations": [relation.to_dict() for relation in self.relations],
+            "units": {name: unit.to_dict() for name, unit in self.units.items()},
             "duplicate_links": {
                 name: dict(zip(("real", "synthetic"), shares, strict=True))
                 for name, shares in self.duplicates.items()

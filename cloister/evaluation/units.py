@@ -6,7 +6,7 @@ missing, or through others. Persons are a table of keys, which their rows refer 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -20,14 +20,19 @@ PERSONS = "persons of rows"
 """The table of the keys of persons; names of declared tables hold no space."""
 
 
-def with_persons(rows: Database, key: str, most: int) -> Database:
-    """The only table whose rows name persons by ``key``, ``most`` the same, and that of persons."""
+def with_persons(rows: Database, key: str, most: int, attributes: Collection[str] = ()) -> Database:
+    """The only table whose rows name persons by ``key``, ``most`` the same, and that of persons.
+
+    Persons have the ``attributes`` of the first of their rows, and rows all others.
+    """
     ((name, table),) = rows.tables.items()
-    domain = Domain((table.domain[key],))
+    of_rows = table.select([column for column in table.domain.names if column not in attributes])
+    domain = Domain(tuple(table.domain[column] for column in (key, *attributes)))
     link = ForeignKey(name, key, PERSONS, key, most)
-    schema = Schema({PERSONS: domain, name: table.domain}, (link,))
-    persons = Table(domain, {key: np.unique(table.codes[key])})
-    return Database(schema, {PERSONS: persons, name: table})
+    schema = Schema({PERSONS: domain, name: of_rows.domain}, (link,))
+    _, first = np.unique(table.codes[key], return_index=True)
+    persons = Table(domain, {column: table.codes[column][first] for column in domain.names})
+    return Database(schema, {PERSONS: persons, name: of_rows})
 
 
 def rows_of_units(database: Database) -> Table:

@@ -154,13 +154,19 @@ def write_evaluation(evaluation: report.AnyEvaluation, folder: Path) -> Evaluati
     """Write an evaluation as JSON, tables and plots; of several tables in a folder for each."""
     write_json(folder / "evaluation.json", evaluation.to_dict())
     if evaluation.level != "none":
-        from cloister.evaluation.plots import write_plots, write_relations, write_tables
+        from cloister.evaluation.plots import (
+            write_plots,
+            write_relations,
+            write_tables,
+            write_units,
+        )
 
         plots = folder / "plots"
         for name, table in evaluation.tables.items():
             write_plots(table, plots / name)
             write_tables(table, plots / name)
         write_relations(evaluation.relations, plots)
+        write_units(evaluation.units, plots)
     return EvaluationRecord(evaluation, folder)
 
 

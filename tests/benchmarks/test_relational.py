@@ -97,8 +97,8 @@ def test_errors_across_a_link(films, record) -> None:
         for seed in range(10 if epsilon < 0.5 else 3):
             drawn, seconds, _ = released(real, asked, epsilon + TABLES, seed)
             relation = compare_relation(real, drawn, key)
-            ways = {way.ways: way.half_l1 for way in relation.marginals}
-            found.append((ways[2], ways[3], relation.degrees_half_l1, seconds))
+            ways = {way.ways: way.half_l1 for way in relation.units.across}
+            found.append((ways[2], ways[3], relation.units.sizes, seconds))
             assert relation.beyond[1] == relation.orphans[1] == 0
         figures = list(zip(*found, strict=True))
         errors[name] = statistics.fmean(figures[1])
@@ -155,7 +155,7 @@ def test_parents_and_five_times_as_many_children(parents: int, record) -> None:
     drawn, seconds, forecast = released(real, task, Fraction(2), 1)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     relation = compare_relation(real, drawn, key)
-    ways = {way.ways: way.half_l1 for way in relation.marginals}
+    ways = {way.ways: way.half_l1 for way in relation.units.across}
     line = (
         f"{parents:,} and {drawn.rows['orders']:,}",
         f"{seconds:.0f}",

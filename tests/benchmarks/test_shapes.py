@@ -394,7 +394,7 @@ def test_ratings():
             {
                 "persons": found.synthetic,
                 "persons of the data": found.real,
-                "rows a person, half L1": found.rows_half_l1,
+                "sizes, half L1": found.units.sizes,
                 "age by decade, half L1": half_l1(real["age"] // 10, drawn["age"] // 10),
                 "gender, half L1": half_l1(real["gender"], drawn["gender"]),
                 **marginal_errors(trial, " of rows"),
@@ -403,7 +403,7 @@ def test_ratings():
     show("ratings, epsilon 1", figures)
     mean = pd.DataFrame(figures).mean()
     assert abs(mean["persons"] / mean["persons of the data"] - 1) < 0.25  # 1,042 of 943
-    assert mean["rows a person, half L1"] < 0.3  # 0.14 (sd 0.05)
+    assert mean["sizes, half L1"] < 0.3  # 0.14 (sd 0.05)
     assert mean["age by decade, half L1"] < 0.2  # 0.09 (sd 0.04)
     assert mean["gender, half L1"] < 0.05  # 0.01 (sd 0.01)
 

@@ -66,7 +66,7 @@ def test_persons_are_released_with_their_rows(visits: Path, seeded_noise, capsys
     assert not rows.duplicated(["person", "ward"]).any()
     metrics = said["internal"]["metrics"]
     assert metrics["persons.broken_attributes"] == 0
-    assert metrics["persons.rows_a_person.half_l1"] < 0.5
+    assert metrics["persons.sizes.half_l1"] < 0.5
     certificate = yaml.safe_load((out / "certificate.yaml").read_text(encoding="utf-8"))
     domains = {one["name"]: one["domain"] for one in certificate["attributes"]}
     assert [name for name in domains if "all rows of a person" in domains[name]] == ["sex", "born"]

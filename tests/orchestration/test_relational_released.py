@@ -104,10 +104,10 @@ def test_tables_keep_keys_degrees_and_what_relates_them(clinic: Path, seeded_noi
     assert measured["internal"] is True
     assert measured["metrics"]["relations.orphans"] == 0
     assert measured["metrics"]["relations.beyond_bound"] == 0
-    assert measured["metrics"]["visits.to_patients_by_patient.marginals.2_way.half_l1"] < 0.3
+    assert measured["metrics"]["visits.to_patients_by_patient.across.half_l1"] < 0.3
     assert {relation["table"] for relation in measured["relations"]} == {"visits", "drugs"}
     (plots,) = (clinic / "home").glob("releases/*/internal/plots")
-    assert {"degrees.png", "relations.csv", "visits"} <= {path.name for path in plots.iterdir()}
+    assert {"units.png", "relations.csv", "visits"} <= {path.name for path in plots.iterdir()}
     words = ["evaluate", "clinic.yaml", "--synthetic", str(out), "--level", "quick", "--json"]
     assert run(words) == 0, capsys.readouterr().err
     again = json.loads(capsys.readouterr().out)

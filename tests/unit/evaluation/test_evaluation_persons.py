@@ -38,7 +38,13 @@ def test_measures_are_those_computed_by_hand_and_in_the_report():
     measures = compare_persons(REAL, SYNTHETIC, COLUMNS)
     assert (measures.real, measures.synthetic, measures.several) == (3, 2, 1)
     assert (measures.broken, measures.real_broken) == (1, 0)
-    assert measures.rows_half_l1 == pytest.approx(abs(1 / 3 - 1 / 2))
+    assert measures.units.sizes == pytest.approx(abs(1 / 3 - 1 / 2))
+    # wards of two rows xx 1/2, xy 1/4, yx 1/4, and xy 1/2, yx 1/2; costs are far apart
+    assert [pair.half_l1 for pair in measures.units.siblings] == pytest.approx([1 / 2, 1])
+    (across,) = measures.units.across
+    assert {pair.attributes[1]: pair.half_l1 for pair in across.sets} == pytest.approx(
+        {"ward": 3 / 5, "cost": 1}
+    )
     assert [way.ways for way in measures.marginals] == [1]
     assert measures.marginals[0].half_l1 == pytest.approx(2 / 3)
     ward, cost = measures.spreads
@@ -48,5 +54,5 @@ def test_measures_are_those_computed_by_hand_and_in_the_report():
     assert measures.metrics()["persons.spread_within.largest_difference"] == 0.5
     report = evaluate_tables(REAL, SYNTHETIC, (), (), "quick", persons=COLUMNS)
     assert report.to_dict()["persons"]["synthetic_with_broken_attributes"] == 1
-    assert "persons.rows_a_person.half_l1" in report.metrics()
+    assert "persons.sizes.half_l1" in report.metrics()
     assert evaluate_tables(REAL, SYNTHETIC, (), (), "quick").persons is None

@@ -15,8 +15,8 @@ from cloister.schema.relations import Database, ForeignKey, Schema
 
 
 def late_imports():
-    global write_relations
-    from cloister.evaluation.plots import write_relations
+    global write_relations, write_units
+    from cloister.evaluation.plots import write_relations, write_units
 
 
 USER = TextKey(type="text", pattern="U{1..999}")
@@ -51,7 +51,7 @@ def test_references_degrees_and_bounds_are_counted() -> None:
     assert measures.mean_degree == (1.0, pytest.approx(4 / 3))
     assert (measures.largest_degree, measures.beyond) == ((2, 4), (0, 1))
     # of real users 1/4, 1/2, 1/4 have 0, 1, 2 rows; of synthetic ones 2/3 none and 1/3 four
-    assert measures.degrees_half_l1 == pytest.approx((5 / 12 + 1 / 2 + 1 / 4 + 1 / 3) / 2)
+    assert measures.units.sizes == pytest.approx((5 / 12 + 1 / 2 + 1 / 4 + 1 / 3) / 2)
     links = [duplicate_links(REAL, "seen"), duplicate_links(OTHER, "seen")]
     assert (links, duplicate_links(OTHER, "users")) == ([0, 1], 0)
 
@@ -62,7 +62,7 @@ def test_equal_databases_have_no_distance() -> None:
         measures = compare_relation(REAL, REAL, key)
         metrics = measures.metrics()
         assert {name: value for name, value in metrics.items() if value} == {}
-        assert {way.ways for way in measures.marginals} == ways
+        assert {way.ways for way in measures.units.across} == ways
         assert measures.queries is not None
 
 
@@ -83,7 +83,7 @@ def test_joint_tables_across_a_key_are_those_of_a_join_in_pandas() -> None:
     shares = [_merged(each).groupby(["age", "stars"]).size() for each in (real, synthetic)]
     shares = [counts / counts.sum() for counts in shares]
     expected = shares[0].sub(shares[1], fill_value=0).abs()
-    ((marginal,),) = (way.sets for way in measures.marginals)
+    ((marginal,),) = (way.sets for way in measures.units.across)
     assert set(marginal.attributes) == {"user: age", "stars"}
     assert marginal.half_l1 == pytest.approx(expected.sum() / 2)
     assert marginal.largest_cell == pytest.approx(expected.max())
@@ -98,6 +98,32 @@ def test_joint_tables_across_a_key_are_those_of_a_join_in_pandas() -> None:
     assert ours == expected
 
 
+def test_siblings_are_ordered_pairs_of_rows_of_one_parent() -> None:
+    # pairs 11, 12, 21 of the first user and 22 of the second, twice each; then 12 and 21 alone
+    real = database([0, 1, 2], "a", [(1, 1, 1), (1, 1, 1), (1, 1, 2), (2, 1, 2), (2, 1, 2)])
+    unlike = database([0, 1, 2], "a", [(1, 1, 1), (1, 1, 2), (3, 1, 2)])
+    (stars,) = compare_relation(real, unlike, KEYS[0]).units.siblings
+    assert (stars.half_l1, stars.largest_cell) == (pytest.approx(1 / 2), pytest.approx(1 / 4))
+    alone = database([0, 1], "a", [(1, 1, 1), (2, 1, 1)])
+    assert compare_relation(real, alone, KEYS[0]).units.siblings == ()
+
+
+def test_rows_that_change_users_of_one_age_change_siblings_alone() -> None:
+    alike = [(user, 1, 1 + user % 2) for user in range(1, 201) for _ in range(2)]
+    mixed = [(user, 1, 1 + row) for user in range(1, 201) for row in range(2)]
+    both = (database([0] * 200, "a", rows) for rows in (alike, mixed))
+    metrics = compare_relation(*both, KEYS[0]).metrics()
+    names = ("siblings", "sizes", "across")
+    assert [metrics[f"{name}.half_l1"] for name in names] == pytest.approx([1, 0, 0])
+
+
+def test_of_a_user_of_very_many_rows_as_many_pairs_are_compared_as_of_others() -> None:
+    real = [(1, 1, 1 + row % 2) for row in range(5_000)] + [(2, 1, 1)] * 100
+    both = (database([0, 0], "a", rows) for rows in (real, [(1, 1, 1)] * 2))
+    (stars,) = compare_relation(*both, KEYS[0]).units.siblings
+    assert stars.half_l1 == pytest.approx(3 / 8, abs=0.06)
+
+
 def of_table(name: str, real, synthetic) -> Evaluation:
     return unmeasured_evaluation(real, synthetic, "quick")
 
@@ -110,8 +136,9 @@ def test_a_database_is_measured_as_a_whole_and_written(tmp_path: Path) -> None:
     assert metrics["seen.to_users_by_user.orphans"] == 1
     assert evaluation.internal
     assert json.loads(json.dumps(evaluation.to_dict()))["duplicate_links"]["seen"]["synthetic"] == 1
-    names = {path.name for path in write_relations(evaluation.relations, tmp_path)}
-    assert names == {"degrees.png", "relations.csv", "relation_marginals.csv"}
+    relations, units = evaluation.relations, evaluation.units
+    paths = write_relations(relations, tmp_path) + write_units(units, tmp_path)
+    assert {path.name for path in paths} == {"units.png", "relations.csv", "relation_marginals.csv"}
     written = pd.read_csv(tmp_path / "relations.csv")
     assert set(written["relation"]) == {"seen.user -> users", "seen.film -> films"}
 
@@ -121,5 +148,5 @@ def test_a_table_that_lost_all_rows_is_no_failure() -> None:
     for pair in ((empty, OTHER), (REAL, empty), (empty, empty)):
         evaluation = evaluate_databases(*pair, "quick", of_table)
         assert evaluation.tables["seen"].level == "none"
-        assert evaluation.relations[0].marginals == ()
+        assert evaluation.relations[0].units.across == ()
         assert evaluation.relations[0].queries is None
