@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -29,6 +29,9 @@ from cloister.schema.domain import Domain
 from cloister.schema.relations import Schema
 from cloister.schema.spec import Above, PersonUnit, Spec
 from cloister.schema.spec_files.foreign_keys import schema_of
+
+if TYPE_CHECKING:
+    from cloister.models.transforms.unit_tables import UnitTasks
 
 Options = Mapping[str, Any]
 """What a spec says to a method alone; what is left out the method chooses by public facts."""
@@ -272,7 +275,8 @@ class Plan(Generic[ParametersT]):
     rate of a soft constraint, as a share of all pairs; None if no rate is measured. ``counted`` are
     all tables, none where a method learns marginals by other means; ``balanced`` if rows are drawn
     independently, and a balanced part of them is kept. ``parts`` are the tasks and plans of tables
-    that a plan consists of, if it is one of several.
+    that a plan consists of, if it is one of several; ``units`` are those of rows of units, by the
+    name of persons or of the table of the rows.
     """
 
     method: str
@@ -285,6 +289,7 @@ class Plan(Generic[ParametersT]):
     counted: tuple[Counted, ...] = ()
     balanced: bool = False
     parts: Mapping[str, tuple[Task, AnyPlan]] = field(default_factory=dict)
+    units: Mapping[str, tuple[UnitTasks, AnyPlan]] = field(default_factory=dict)
 
     def tables(self, task: DatabaseTask) -> Mapping[str, tuple[Task, AnyPlan]]:
         """The tables that are modelled, by name: the task and the plan of each."""

@@ -247,6 +247,9 @@ _MOST_SIZES = 30
 _MOST_WORST = 8
 """Attributes, or pairs of them, that a figure shows of a unit's rows: the worst."""
 
+_FEWEST_BARS = 4
+"""Attributes that there is room for at least, so that bars of few are no thicker."""
+
 _WIDTH, _HEIGHT = 12.0, 2.6
 """Inches of a figure, and of each kind of unit in it."""
 
@@ -300,10 +303,15 @@ def _units_figure(units: Mapping[str, UnitMeasures]) -> Figure:
     axes = figure.subplots(len(shown), 3, squeeze=False)
     for (sizes, siblings, across), (name, measures) in zip(axes, shown, strict=True):
         _draw_sizes(sizes, measures)
-        title_axes(sizes, figure_label(name), f"rows of a unit (sizes: {measures.sizes:.3f})")
-        _draw_worst(siblings, "Siblings", "two rows of a unit", measures.all_siblings)
+        title_axes(sizes, f"{figure_label(name)}\nSizes: {measures.sizes:.3f}", "rows of a unit")
         pairs = [way for way in measures.across if way.ways == 2]
-        _draw_worst(across, "Across", "a unit and a row of it", pairs)
+        joint = (*measures.all_siblings, *pairs)
+        most = max((marginal.half_l1 for way in joint for marginal in way.sets), default=0.0)
+        for part, title, ways in (
+            (siblings, "Siblings", measures.all_siblings),
+            (across, "Across", pairs),
+        ):
+            _draw_worst(part, title, ways, max(0.01, 1.05 * most))
     return figure
 
 
@@ -316,17 +324,19 @@ def _draw_sizes(axes: Axes, measures: UnitMeasures) -> None:
     axes.legend(frameon=False, fontsize=8)
 
 
-def _draw_worst(axes: Axes, title: str, below: str, joint: Sequence[Marginals]) -> None:
-    """The worst of some joint tables as bars; without any no axes."""
+def _draw_worst(axes: Axes, title: str, joint: Sequence[Marginals], most: float) -> None:
+    """The worst of some joint tables as bars, up to ``most``; without any no axes."""
     if not joint:
         axes.set_axis_off()
         return
     worst = sorted(joint[0].sets, key=lambda pair: -pair.half_l1)[:_MOST_WORST]
-    bars = [pair.half_l1 for pair in worst]
-    axes.barh(np.arange(len(bars)), bars, color=SYNTHETIC, height=0.66)
+    distances = [pair.half_l1 for pair in worst]
+    axes.barh(np.arange(len(worst)), distances, color=SYNTHETIC, height=0.66)
     _name_rows(axes, [" · ".join(dict.fromkeys(pair.attributes)) for pair in worst])
-    axes.set_xlim(0, max(0.01, 1.05 * bars[0]))
-    title_axes(axes, f"{title}: mean {joint[0].half_l1:.3f}", f"half L1 distance of {below}")
+    axes.set_ylim(max(len(worst), _FEWEST_BARS) - 0.4, -0.6)
+    axes.set_xlim(0, most)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    title_axes(axes, f"{title}: mean {joint[0].half_l1:.3f}", "half L1 distance")
 
 
 def _cut(shares: np.ndarray) -> np.ndarray:

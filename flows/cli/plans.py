@@ -67,6 +67,10 @@ def _plan_as_json(
         **_records(release_plan, request, context),
         "dependencies": [_dependency(forecast, request.budget) for forecast in expected],
         **error_forecast.errors_json(error_forecast.errors_by_table(context, release_plan)),
+        "expected_unit_errors": {
+            name: asdict(errors) if errors else None
+            for name, errors in error_forecast.errors_by_unit(release_plan).items()
+        },
         "changes": [
             *map(
                 asdict,
@@ -149,6 +153,9 @@ def _expected_errors(
         where = f" in {table}" if release_plan.parts else ""
         facts |= error_forecast.error_facts(where, errors)
         facts |= error_forecast.pair_facts(where, request, *tables[table])
+    for name, units in error_forecast.errors_by_unit(release_plan).items():
+        where = f" in {name}" if name in context.task.schema.tables else ""
+        facts |= error_forecast.unit_facts(where, units)
     return facts | plan_report.soft_facts(request, context, release_plan)
 
 

@@ -155,6 +155,11 @@ class _Parts:
             FamilyParameters(self.base.name, plans, second, degrees),
             together(forecasts),
             parts={name: (self.families[name].units, plan) for name, plan in plans.items()},
+            units={
+                child: (of.tasks, plan)
+                for name, plan in plans.items()
+                for child, of in self.families[name].children.items()
+            },
         )
 
     def _part(self, name: str, epsilon: Fraction) -> AnyPlan:

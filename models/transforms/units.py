@@ -245,6 +245,7 @@ class _Parts:
             UnitsParameters(number, tuple(self.tasks.second), persons),
             forecast_of_rows(persons.forecast, [self.tasks]),
             parts={PERSONS: (task, persons)},
+            units={PERSONS: (self.tasks, persons)},
         )
 
     def _persons(self, epsilon: Fraction) -> AnyPlan:

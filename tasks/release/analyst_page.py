@@ -94,12 +94,14 @@ class ExactFigures:
     """Exact figures of an evaluation: internal.
 
     ``distances`` are half L1 distances of marginals by table and columns, the only table under no
-    name; ``rules`` are percent of real rows, or pairs, that violate each.
+    name; ``rules`` are percent of real rows, or pairs, that violate each. ``units`` are half L1
+    distances of rows of one unit, by unit and by what is compared.
     """
 
     distances: Mapping[tuple[str, frozenset[str]], float]
     rules: Mapping[str, float]
     measures: Mapping[str, float]
+    units: Mapping[str, Mapping[str, float]]
 
     @classmethod
     def of(cls, evaluation: Mapping[str, Any]) -> ExactFigures:
@@ -111,12 +113,29 @@ class ExactFigures:
             for each in way["sets"]
         }
         rules = {rule["name"]: rule["real_percent"] for rule in evaluation["violations"]}
-        return cls(distances, rules, evaluation.get("headline", evaluation["metrics"]))
+        units = {name: _unit_distances(unit) for name, unit in evaluation.get("units", {}).items()}
+        return cls(distances, rules, evaluation.get("headline", evaluation["metrics"]), units)
+
+    @property
+    def farthest(self) -> float:
+        """The longest bar of units, so that all have one scale."""
+        bars = (distance for unit in self.units.values() for distance in unit.values())
+        return max(bars, default=0.0) or 1.0
 
     def distance(self, table: str, *names: str) -> float | None:
         """Of the marginal of some columns; None where it was not measured."""
         key = frozenset(names)
         return self.distances.get((table, key), self.distances.get(("", key)))
+
+
+def _unit_distances(unit: Mapping[str, Any]) -> dict[str, float]:
+    """The distances of rows of one unit in the JSON of an evaluation, by what is compared."""
+    distances = {"sizes": unit["sizes"]["half_l1"]}
+    for joint in unit["siblings"]:
+        distances |= {f"siblings: {one['attributes'][0]}": one["half_l1"] for one in joint["sets"]}
+    for joint in unit["across"]:
+        distances[f"across: {joint['ways']} columns, mean"] = joint["mean_half_l1"]
+    return distances
 
 
 def analyst_page(

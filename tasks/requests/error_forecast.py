@@ -1,4 +1,4 @@
-"""The errors of one- and two-way marginals that a plan lets expect; from public facts alone.
+"""The errors of marginals and of rows of one unit that a plan lets expect; from public facts.
 
 A marginal's error is its half L1 distance from that of the data, as `cloister.evaluation.marginals`
 measures it. One formula serves all methods, and nothing in it is fitted to tables. It has three
@@ -24,6 +24,16 @@ beside, where no table holds them or noise hides it.
 the rows is kept. The mean size of an error is its deviation times sqrt(2 / pi), as that of a normal
 one, and a cell is wrong by no more than its rows.
 
+*Rows of one unit* are compared as `cloister.evaluation.relations` does. Numbers of rows have the
+greatest entropy for their public mean: they are geometric up to ``max_rows``. Balanced units keep
+them as they were counted, so drawing adds nothing. Two rows of a unit are a pair of attributes of
+those that have two, and a unit and its row one of those that have a row. Nothing says that two rows
+of a unit are independent: their cells are known to about themselves before they are counted, as
+those of an attribute are. Where they are not counted, the error is at most about as forecast. Both
+orders of two rows are compared, which halves variances beside the diagonal. Counted are one or two
+rows of a unit, so those that it has beyond are missing from the counts: c of them add a variance
+of c. Rows of a unit share its attributes, so what a drawn unit is counts as often as it has rows.
+
 How near the forecast comes: docs/benchmarks/forecasts.md.
 """
 
@@ -44,13 +54,14 @@ from cloister.figures import percent
 from cloister.models import protocol, registry
 from cloister.models.core.costs import OVERSAMPLING
 from cloister.models.task import AnyPlan, Counted, Task
-from cloister.schema.columns import Grid
+from cloister.models.transforms.unit_tables import UnitTasks
+from cloister.schema.columns import Column, Grid
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 
 SPREAD = "8 of 10 releases had 0.7 to 2 times as much"
 """How measured two-way errors spread about forecasts of one table (docs/benchmarks/forecasts.md).
 
-Of one of several tables, or of persons, it was not measured.
+Of tables of units it was not measured.
 """
 
 
@@ -60,6 +71,9 @@ something: half of what a pair of dependent columns differs from one of independ
 
 _MORE = tuple(Fraction(number, 4) for number in (5, 6, 8, 10, 12, 16, 32))
 """Times an epsilon that are tried until pairs are counted."""
+
+_STEEPEST, _HALVINGS = 50.0, 60
+"""The greatest logarithm of the ratio of units with a row more, and how exactly it is found."""
 
 _SHOWN = 8
 """Names that are shown."""
@@ -106,7 +120,10 @@ def forecast_errors(
     names = tuple(cells)
     if not {n for t in counted for n in t.cells}.issuperset(names):
         return None
-    attributes = {name: _attribute(task, counted, name, cells[name]) for name in names}
+    attributes = {
+        name: _attribute(task.domain[name], task.data_rows, counted, name, cells[name])
+        for name in names
+    }
     drawing = task.data_rows / task.output_rows / (OVERSAMPLING if plan.one_fit.balanced else 1)
     singles = [one.times * _error(one.rows, one.variance, drawing) for one in attributes.values()]
     pairs, uncounted = [], 0
@@ -127,6 +144,47 @@ def forecast_errors(
 def cells_of(task: Task) -> dict[str, int]:
     """The cells of each attribute in which an evaluation measures marginals."""
     return {name: marginal_cells(task.domain[name]).size for name in task.domain.modelled}
+
+
+@dataclass(frozen=True)
+class UnitForecast:
+    """Half L1 distances to expect of rows of one unit: numbers of rows, two rows, unit and row.
+
+    The last two are means over attributes, None where there are none. The share ``uncounted`` of
+    the attributes of rows is in no table of two rows that is counted.
+    """
+
+    sizes: float
+    siblings: float | None
+    across: float | None
+    uncounted: float
+
+
+def forecast_units(tasks: UnitTasks, plan: AnyPlan) -> UnitForecast | None:
+    """The errors to expect of rows of one unit; None where not each attribute is counted."""
+    return _RowsOfUnits.of(tasks, plan).forecast()
+
+
+def errors_by_unit(plan: AnyPlan) -> dict[str, UnitForecast | None]:
+    """The errors to expect of rows of one unit, by what a plan calls them."""
+    return {name: forecast_units(*unit) for name, unit in plan.units.items()}
+
+
+def unit_facts(where: str, errors: UnitForecast | None) -> dict[str, str]:
+    """The errors to expect of rows of one unit, in words; ``where`` names their table."""
+    if errors is None:
+        return {}
+    facts = {f"sizes error{where}": f"about {errors.sizes:.2g}"}
+    if errors.siblings is not None:
+        words = f"about {errors.siblings:.2g}"
+        if errors.uncounted:
+            share = f"{percent(100 * errors.uncounted)} of columns are not"
+            which = "no column is" if errors.uncounted == 1 else share
+            words = f"at most {words}; {which} counted in two rows of a unit"
+        facts[f"siblings error{where}"] = words
+    if errors.across is not None:
+        facts[f"across error{where}"] = f"about {errors.across:.2g}"
+    return facts
 
 
 def errors_by_table(context: PublicContext, plan: AnyPlan) -> dict[str, ErrorForecast | None]:
@@ -229,18 +287,148 @@ def errors_json(errors: Mapping[str, ErrorForecast | None]) -> dict[str, Any]:
     return {key: {name: each[key] for name, each in by_table.items()} for key in keys}
 
 
+@dataclass(frozen=True)
+class _RowsOfUnits:
+    """Rows of units: how many ``units`` have each of some ``numbers`` of rows, both (k,)."""
+
+    tasks: UnitTasks
+    plan: AnyPlan
+    numbers: Floats
+    units: Floats
+
+    @classmethod
+    def of(cls, tasks: UnitTasks, plan: AnyPlan) -> _RowsOfUnits:
+        """Those of greatest entropy for the mean number of rows; one unit at least has each."""
+        numbers = np.arange(tasks.least, tasks.most_rows + 1, dtype=np.float64)
+        mean = tasks.whole.data_rows / tasks.units.data_rows
+
+        def shares(slope: float) -> Floats:
+            weights = slope * (numbers - (numbers[-1] if slope > 0 else numbers[0]))
+            return np.exp(weights) / np.exp(weights).sum()
+
+        low, high = -_STEEPEST, _STEEPEST
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if shares(middle) @ numbers < mean else (low, middle)
+        return cls(tasks, plan, numbers, np.maximum(tasks.units.data_rows * shares(low), 1))
+
+    def forecast(self) -> UnitForecast | None:
+        """The errors of rows of one unit."""
+        tasks = self.tasks
+        names = {tasks.counted, *tasks.given, *tasks.of_rows, *tasks.second.values()}
+        if not {name for table in self._counted for name in table.cells}.issuperset(names):
+            return None
+        siblings = [self._siblings(name) for name in tasks.of_rows] if self._pairs else []
+        across = [self._across(unit, row) for unit in tasks.given for row in tasks.of_rows]
+        return UnitForecast(
+            self._sizes(),
+            float(np.mean(siblings)) if siblings else None,
+            float(np.mean(across)) if across else None,
+            1 - len(tasks.second) / max(len(tasks.of_rows), 1),
+        )
+
+    @property
+    def _counted(self) -> tuple[Counted, ...]:
+        return self.plan.one_fit.counted
+
+    def _with(self, least: int) -> float:
+        """How many units have so many rows."""
+        return float(self.units[self.numbers >= least].sum())
+
+    @property
+    def _rows(self) -> float:
+        return float(self.units @ self.numbers)
+
+    @property
+    def _pairs(self) -> float:
+        """Ordered pairs of rows of one unit."""
+        return float(self.units @ (self.numbers * (self.numbers - 1)))
+
+    @property
+    def _drawing(self) -> float:
+        """Cells' variance of drawing, as a multiple of their rows."""
+        whole, units = self.tasks.whole, self.tasks.units
+        drawn = min(whole.output_rows / whole.data_rows, units.output_rows / units.data_rows)
+        return 1 / drawn / (OVERSAMPLING if self.plan.one_fit.balanced else 1)
+
+    def _sizes(self) -> float:
+        """Balanced units have as many rows as the model says, whose noise alone is left."""
+        column = self.tasks.units.domain[self.tasks.counted]
+        known = sum(
+            _information(table, column.name, column.size)
+            for table in self._counted
+            if column.name in table.cells
+        )
+        drawing = 0.0 if self.plan.one_fit.balanced else self._drawing
+        variance = 1 / (1 + self.units**2 * known) + drawing / self.units
+        return _half_l1(self.units / self.units.sum(), variance)
+
+    def _of_row(self, name: str) -> list[_AttributeCells]:
+        """The cells of an attribute of first rows, and of second ones where these have it."""
+        column = self.tasks.whole.domain[name]
+        cells, names = marginal_cells(column).size, [name]
+        if name in self.tasks.second:
+            names.append(self.tasks.second[name])
+        return [
+            _attribute(column, self._with(rank), self._counted, counted, cells)
+            for rank, counted in enumerate(names, start=1)
+        ]
+
+    def _siblings(self, name: str) -> float:
+        """Of two rows in either order; the cells beside the diagonal have the mean of both."""
+        first, *further = self._of_row(name)
+        second = further[0] if further else first
+        sizes = {name: first.cells, self.tasks.second.get(name, ""): first.cells}
+        two, pairs = self._with(2), self._pairs / 2
+        shares = np.outer(first.rows, first.rows) / self._with(1) ** 2
+        joint = 1 / (1 + (two * shares) ** 2 / _noise_of_pair(self._counted, sizes))
+        variance = np.add.outer(first.variance, second.variance) + joint
+        variance += (1 / two - 1 / pairs + self._drawing / pairs) / shares
+        apart = first.times**2 * _half_l1(shares, variance / 2)
+        diagonal = (_half_l1(shares.diagonal(), variance.diagonal() / by) for by in (1, 2))
+        return apart + first.times * (next(diagonal) - next(diagonal))
+
+    def _across(self, unit: str, row: str) -> float:
+        """Of a unit and its rows: those that are drawn are clustered, and one or two counted."""
+        column, total = self.tasks.units.domain[unit], self.tasks.units.data_rows
+        cells = marginal_cells(column).size
+        of_unit, of_row = _attribute(column, total, self._counted, unit, cells), self._of_row(row)
+        shares_of_row = of_row[0].rows / self._with(1)
+        shares = np.outer(of_unit.rows / total, shares_of_row)
+        seen = [self._with(rank) for rank in (1, 2)][: len(of_row)]
+        clustered = 1 + shares_of_row * self._pairs / self._rows
+        drawing = 1 / sum(seen) - 1 / self._rows + self._drawing * clustered / self._rows
+        variance = of_unit.variance[:, None] + drawing / shares
+        for name, each, rows in zip(
+            (row, self.tasks.second.get(row, "")), of_row, seen, strict=False
+        ):
+            noise = _noise_of_pair(self._counted, {unit: cells, name: each.cells})
+            joint = 1 / (rows * shares + (rows * shares) ** 2 / noise)
+            variance += (rows / sum(seen)) ** 2 * (each.variance + joint)
+        return of_unit.times * of_row[0].times * _half_l1(shares, variance)
+
+
+def _half_l1(shares: Floats, variance: Floats) -> float:
+    """Half the expected sizes of the errors of shares of which relative variances are left."""
+    deviation = shares * np.sqrt(np.maximum(variance * (1 - shares), 0) / (2 * math.pi))
+    return float(np.minimum(deviation, shares).sum())
+
+
 def _error(rows: Floats, variance: Floats, drawing: float) -> float:
     """Half the expected sizes of the errors of all cells, in rows."""
     deviation = rows * np.sqrt(variance + drawing / rows)
     return float(np.minimum(deviation / math.sqrt(2 * math.pi), rows).sum())
 
 
-def _attribute(task: Task, counted: tuple[Counted, ...], name: str, cells: int) -> _AttributeCells:
+def _attribute(
+    column: Column, total: float, counted: tuple[Counted, ...], name: str, cells: int
+) -> _AttributeCells:
+    """The cells of a column that is counted under a name in ``total`` rows."""
     rows = np.array([1.0])
-    if isinstance(task.domain[name], Grid):
-        rows = task.data_rows ** (-np.arange(cells) / cells)
+    if isinstance(column, Grid):
+        rows = total ** (-np.arange(cells) / cells)
     times = cells // len(rows)
-    rows *= task.data_rows / (times * rows.sum())
+    rows *= total / (times * rows.sum())
     known = sum(_information(table, name, cells) for table in counted if name in table.cells)
     return _AttributeCells(rows, 1 / (1 + rows**2 * known), times)
 

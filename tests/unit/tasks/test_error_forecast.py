@@ -10,17 +10,25 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from clinic import clinic
+from homes import couples, of_two_kinds
 from panel import panel
 from random_tables import random_table
 from shape import release_once
 from specs import spec_of
 
 from cloister.evaluation.marginals import compare_marginals
+from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, Counted, Forecast, Parameters, Plan, table_task, task_of
 from cloister.schema.spec import Spec
-from cloister.tasks.requests.error_forecast import forecast_errors, pair_facts
+from cloister.tasks.requests.error_forecast import (
+    errors_by_unit,
+    forecast_errors,
+    pair_facts,
+    unit_facts,
+)
 
 METHODS = ("mixture", "dpview", "dpview+", "copula", "copula-paper", "independent")
 ROWS = 1_000
@@ -146,3 +154,41 @@ def test_a_plan_says_which_declared_targets_are_counted_with_each_other_column(t
 
 def test_of_a_method_of_single_columns_no_pairs_are_said_to_be_learnt():
     assert not facts_of(table_task(panel(2_000, 9).declared(), 2_000), "independent")
+
+
+def test_the_forecast_of_rows_of_one_home_is_of_the_order_of_a_release():
+    trial = release_once(of_two_kinds(), 1)
+    (errors,) = errors_by_unit(trial.plan).values()
+    homes = PersonColumns("home", (), 4)
+    measured = compare_persons(trial.real, trial.synthetic, homes).units.metrics()
+    assert measured["sizes.half_l1"] / 3 < errors.sizes < 3 * measured["sizes.half_l1"]
+    assert measured["siblings.half_l1"] / 2 < errors.siblings < 2 * measured["siblings.half_l1"]
+    assert (errors.across, errors.uncounted) == (None, 0)
+
+
+def test_the_forecast_of_a_plan_that_counts_no_two_rows_is_a_bound():
+    shape = clinic()
+    rows = {name: len(frame) for name, frame in shape.frames.items()}
+    task = task_of(Spec.declared_in(Path(), shape.spec), rows)
+    few, many = (
+        errors_by_unit(make_plan(create("relational"), task, Budget(Fraction(e), Fraction("1e-6"))))
+        for e in (1, 8)
+    )
+    assert few.keys() == many.keys() == {"visits", "calls", "drugs"}
+    for table, errors in many.items():
+        assert 0 < errors.sizes < few[table].sizes
+        assert 0 < errors.across < few[table].across
+        assert 0 < errors.siblings < few[table].siblings < 1
+    said = [
+        unit_facts(" in visits", errors["visits"])["siblings error in visits"]
+        for errors in (few, many)
+    ]
+    assert re.fullmatch(r"at most about 0\.\d+; no column is counted in two rows.*", said[0])
+    assert re.fullmatch(r"about 0\.\d+", said[1])
+
+
+def test_homes_of_the_most_rows_that_there_may_be_have_nearly_no_error_of_sizes():
+    task = table_task(couples(500).declared(), 1_000)
+    plan = make_plan(create("mixture"), task, Budget(Fraction(1), Fraction("1e-6")))
+    (errors,) = errors_by_unit(plan).values()
+    assert 0 < errors.sizes < 0.01
