@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from clinic import clinic
-from homes import couples, of_two_kinds
+from homes import of_two_kinds
 from panel import panel
 from random_tables import random_table
 from shape import release_once
@@ -185,10 +185,3 @@ def test_the_forecast_of_a_plan_that_counts_no_two_rows_is_a_bound():
     ]
     assert re.fullmatch(r"at most about 0\.\d+; no column is counted in two rows.*", said[0])
     assert re.fullmatch(r"about 0\.\d+", said[1])
-
-
-def test_homes_of_the_most_rows_that_there_may_be_have_nearly_no_error_of_sizes():
-    task = table_task(couples(500).declared(), 1_000)
-    plan = make_plan(create("mixture"), task, Budget(Fraction(1), Fraction("1e-6")))
-    (errors,) = errors_by_unit(plan).values()
-    assert 0 < errors.sizes < 0.01
