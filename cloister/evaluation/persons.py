@@ -12,7 +12,7 @@ import numpy as np
 
 from cloister.arrays import Integers
 from cloister.evaluation.marginals import Marginals, compare_marginals
-from cloister.evaluation.relations import UnitMeasures, compare_units
+from cloister.evaluation.relations import UnitMeasures, compare_mixed, compare_units
 from cloister.evaluation.units import PERSONS, with_persons
 from cloister.schema.domain import Table
 from cloister.schema.relations import Database, Schema
@@ -101,10 +101,11 @@ def compare_persons(real: Table, synthetic: Table, columns: PersonColumns) -> Pe
     real_persons, synthetic_persons = _Grouped(real, columns), _Grouped(synthetic, columns)
     databases = [_with_persons(table, columns) for table in (real, synthetic)]
     varying = [name for name in real.domain.modelled if name not in columns.attributes]
+    across = compare_mixed(real, synthetic, columns.attributes, varying, (2,))
     return PersonMeasures(
         real_persons.persons,
         synthetic_persons.persons,
-        compare_units(databases[0], databases[1], databases[0].schema.keys[0], most_ways=2),
+        compare_units(databases[0], databases[1], databases[0].schema.keys[0], across),
         int((synthetic_persons.counts > 1).sum()),
         synthetic_persons.broken(),
         real_persons.broken(),

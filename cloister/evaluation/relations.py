@@ -106,25 +106,33 @@ _SEED = 20_261_122
 """Seed of choices of sets, queries and rows, fixed so that all databases get the same."""
 
 
-def compare_across(
-    real: Database, synthetic: Database, key: ForeignKey, most_ways: int = 3
-) -> tuple[Marginals, ...]:
-    """Distances of the joint tables of 2 attributes or more from both tables."""
+def compare_across(real: Database, synthetic: Database, key: ForeignKey) -> tuple[Marginals, ...]:
+    """Distances of the 2- and 3-way joint tables with attributes of both tables."""
     (real_rows, above), (synthetic_rows, _) = (
         joined_with_parents(database, key) for database in (real, synthetic)
     )
     if not (real_rows.rows and synthetic_rows.rows):
         return ()
     names = real_rows.domain.names
-    chosen = {
-        ways: _mixed(names[:above], names[above:], ways)
-        for ways in range(2, most_ways + 1)
-        if above and len(names) > max(above, ways - 1)
-    }
-    possible = {ways: _possible(above, len(names) - above, ways) for ways in chosen}
+    return compare_mixed(real_rows, synthetic_rows, names[:above], names[above:], (2, 3))
+
+
+def compare_mixed(
+    real: Table,
+    synthetic: Table,
+    above: Sequence[str],
+    below: Sequence[str],
+    all_ways: Sequence[int],
+) -> tuple[Marginals, ...]:
+    """Distances of the joint tables with attributes of both kinds, by their number."""
     return tuple(
-        Marginals(ways, possible[ways], compare_sets(real_rows, synthetic_rows, sets))
-        for ways, sets in chosen.items()
+        Marginals(
+            ways,
+            _possible(len(above), len(below), ways),
+            compare_sets(real, synthetic, _mixed(above, below, ways)),
+        )
+        for ways in all_ways
+        if above and below and len(above) + len(below) >= ways
     )
 
 
@@ -270,15 +278,15 @@ class UnitMeasures:
 
 
 def compare_units(
-    real: Database, synthetic: Database, key: ForeignKey, most_ways: int = 3
+    real: Database, synthetic: Database, key: ForeignKey, across: tuple[Marginals, ...]
 ) -> UnitMeasures:
-    """The measures of the rows that refer to the same one, in two databases of one schema."""
+    """The measures of the rows that refer to the same one, with those ``across`` the key."""
     degrees = [_References.of(database, key) for database in (real, synthetic)]
     most = max(key.max_rows, *(each.largest_degree for each in degrees))
     return UnitMeasures(
         (degrees[0].shares(most), degrees[1].shares(most)),
         compare_siblings(real, synthetic, key),
-        compare_across(real, synthetic, key, most_ways),
+        across,
     )
 
 
@@ -347,7 +355,7 @@ def compare_relation(real: Database, synthetic: Database, key: ForeignKey) -> Fo
         mean_degree=(real_references.mean_degree, synthetic_references.mean_degree),
         largest_degree=(real_references.largest_degree, synthetic_references.largest_degree),
         beyond=(real_references.beyond(key.max_rows), synthetic_references.beyond(key.max_rows)),
-        units=compare_units(real, synthetic, key),
+        units=compare_units(real, synthetic, key, compare_across(real, synthetic, key)),
         queries=compare_joins(real, synthetic, key),
     )
 

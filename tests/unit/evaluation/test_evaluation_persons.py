@@ -43,7 +43,7 @@ def test_measures_are_those_computed_by_hand_and_in_the_report():
     assert [pair.half_l1 for pair in measures.units.siblings] == pytest.approx([1 / 2, 1])
     (across,) = measures.units.across
     assert {pair.attributes[1]: pair.half_l1 for pair in across.sets} == pytest.approx(
-        {"ward": 3 / 5, "cost": 1}
+        {"ward": 4 / 15, "cost": 1}
     )
     assert [way.ways for way in measures.marginals] == [1]
     assert measures.marginals[0].half_l1 == pytest.approx(2 / 3)
