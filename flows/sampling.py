@@ -20,7 +20,7 @@ from cloister.flows.cli.console import show_facts, show_json, warn
 from cloister.models.answers.answer import Answer, answer_question
 from cloister.models.answers.figures import Estimand
 from cloister.models.answers.question import parse_question
-from cloister.models.protocol import HasBinaryColumns, counts_of_all_rows, table_models
+from cloister.models.protocol import HasBinaryColumns, counted_tables
 from cloister.models.registry import methods_with
 from cloister.models.sampling.drawing import Mapper, Sampler, Where, in_threads
 from cloister.models.storage import SavedModel, load_saved
@@ -304,28 +304,29 @@ def answer_of(saved: SavedModel, text: str, estimand: Estimand, confidence: floa
         InputError: the question cannot be read, or the model has no such table or no counts of it.
         SampleError: rows are needed that cannot be drawn.
     """
-    models = table_models(saved.model)
-    if not models:
-        raise InputError(_NO_COUNTS.format(" or ".join(methods_with("keeps_counts"))))
+    tables = counted_tables(saved.model, saved.task)
+    counted = {name: each for name, each in tables.items() if each.released and each.complete}
     table, colon, rest = text.partition(":")
-    if table.strip() in models and colon:
+    names = [*counted] or [*saved.task.tables]
+    if colon and table.strip() in saved.task.tables:
         name, text = table.strip(), rest
-    elif len(models) == 1:
-        (name,) = models
+    elif len(names) == 1:
+        (name,) = names
     else:
         raise InputError(
-            f"'{saved.dataset}' has several tables: {', '.join(models)}; name the one that the "
-            f'question is of, as in "{next(iter(models))}: count()"'
+            f"'{saved.dataset}' has several tables: {', '.join(names)}; name the one that the "
+            f'question is of, as in "{names[0]}: count()"'
         )
-    task = saved.task.tables[name]
-    question, released = parse_question(text, task.domain), counts_of_all_rows(saved.model, name)
-    if released is None:
-        raise InputError(_NO_COUNTS.format(" or ".join(methods_with("keeps_counts"))))
-    return answer_question(question, models[name], task, released, estimand, confidence)
+    if name not in counted:
+        of_these = f", or ask of {' or '.join(counted)}" if counted else ""
+        methods = " or ".join(methods_with("keeps_counts"))
+        raise InputError(_NO_COUNTS.format(name, f"{methods}{of_these}"))
+    question = parse_question(text, saved.task.tables[name].domain)
+    return answer_question(question, counted[name], estimand, confidence)
 
 
 _NO_COUNTS = (
-    "the model of this release keeps no noisy counts of all rows, so that no figure has an "
+    "the model of this release keeps no noisy counts of all rows of '{}', so that no figure has an "
     "interval: its method keeps none, or fewer rows of a unit were counted than it may have. Draw "
     "rows by `cloister sample` for a figure without an interval, or release by {}"
 )

@@ -44,14 +44,9 @@ class OneTableModel(protocol.DatabaseModel):
         """The sampler of the table."""
         return {self.schema.lead: self.model.sampler}
 
-    @property
-    def models(self) -> Mapping[str, protocol.Model]:
-        """The model of the table."""
-        return {self.schema.lead: self.model}
-
-    def counts_all_rows(self, table: str) -> bool:  # noqa: ARG002 - the only one
-        """True: a model of persons that does not keeps no counts."""
-        return True
+    def counted_rows(self, table: str, task: Task) -> protocol.CountedRows:  # noqa: ARG002
+        """What was counted of the rows of the only table."""
+        return protocol.counted_rows(self.model, task)
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""

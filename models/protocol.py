@@ -10,7 +10,8 @@ plans, its :class:`Model`, and the :class:`Synthesizer` that makes the one and f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
@@ -235,30 +236,83 @@ class KeepsCounts(Protocol):
         ...
 
 
-@runtime_checkable
-class HasTableModels(Protocol):
-    """A model of several tables that has a model of the rows of each."""
+@dataclass(frozen=True)
+class CountedRows:
+    """What a fit counted of the rows of a table: rows of ``task``, which ``model`` draws.
+
+    ``released`` are the noisy counts, if they are kept; they are not ``complete`` where fewer rows
+    of a unit were counted than it may have. Where units were counted that have several rows,
+    ``number`` is the attribute that is the number of rows of each; ``by_lot`` are those of one of
+    its rows, drawn by lot, and ``names`` says which of them is which column of the table.
+    """
+
+    model: Model
+    task: Task
+    released: ReleasedCounts | None
+    complete: bool = True
+    number: str = ""
+    by_lot: frozenset[str] = frozenset()
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def name_of(self, column: str) -> str:
+        """The attribute that is a column of the table."""
+        return self.names.get(column, column)
+
+    def columns_of(self, attributes: Iterable[str]) -> tuple[str, ...]:
+        """The columns of the table that some attributes are."""
+        if not self.names:
+            return tuple(attributes)
+        columns = {name: column for column, name in self.names.items()}
+        return tuple(columns[name] for name in attributes if name in columns)
 
     @property
-    def models(self) -> Mapping[str, Model]:
-        """The models of the rows of each table that has attributes beside its references."""
+    def histograms(self) -> Mapping[str, Histogram]:
+        """The released histograms of attributes."""
+        bins = self.released.bins if self.released else {}
+        return {**self.model.histograms, **bins}
+
+    def shares_known(self, column: str) -> bool:
+        """Whether noisy counts say which share of the rows has which values of a column."""
+        if self.released is None or not self.complete:
+            return False
+        if not self.number:
+            return self.name_of(column) in self.released.histograms
+        needed = {self.number, self.name_of(column)}
+        return any(needed.issubset(table.names) for table in self.released.tables)
+
+
+@runtime_checkable
+class CountsUnits(Protocol):
+    """A model of rows whose fit counted units that have several."""
+
+    @property
+    def counted_rows(self) -> CountedRows:
+        """What it counted."""
         ...
 
-    def counts_all_rows(self, table: str) -> bool:
-        """Whether all rows of each unit within its bound are counted in a table."""
+
+@runtime_checkable
+class CountsTables(Protocol):
+    """A model of several tables that says what was counted of the rows of each."""
+
+    def counted_rows(self, table: str, task: Task) -> CountedRows | None:
+        """What was counted of the rows of a table; None if it has references alone."""
         ...
 
 
-def table_models(model: DatabaseModel) -> Mapping[str, Model]:
-    """The models of the rows of tables; none of a model that has no such."""
-    return model.models if isinstance(model, HasTableModels) else {}
+def counted_tables(model: DatabaseModel, task: DatabaseTask) -> Mapping[str, CountedRows]:
+    """What was counted of the rows of each table; none of a model that does not say."""
+    if not isinstance(model, CountsTables):
+        return {}
+    counted = {name: model.counted_rows(name, table) for name, table in task.tables.items()}
+    return {name: each for name, each in counted.items() if each is not None}
 
 
-def counts_of_all_rows(model: DatabaseModel, table: str) -> ReleasedCounts | None:
-    """The noisy counts of a table; None if none are kept, or fewer rows of a unit were counted."""
-    if not isinstance(model, HasTableModels) or table not in model.models:
-        return None
-    return counts_of(model.models[table]) if model.counts_all_rows(table) else None
+def counted_rows(model: Model, task: Task) -> CountedRows:
+    """What a model counted of the rows of its task."""
+    if isinstance(model, CountsUnits):
+        return model.counted_rows
+    return CountedRows(model, task, counts_of(model))
 
 
 def counts_of(model: Model) -> ReleasedCounts | None:

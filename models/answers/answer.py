@@ -15,19 +15,27 @@ import numpy as np
 from scipy.special import ndtri
 
 from cloister.errors import InputError
+from cloister.figures import count_of
 from cloister.models.answers.drawn import dependence_of_pairs, draw_rows, drawn_counts
 from cloister.models.answers.evidence import FittedCounts, joint_counts
 from cloister.models.answers.figures import Estimand, Estimate, Figures
-from cloister.models.answers.groups import cases_of, cut_slices, replicates_of
+from cloister.models.answers.groups import (
+    RowGroup,
+    Weight,
+    cases_of,
+    counting_weight,
+    cut_slices,
+    replicates_of,
+    weighed,
+)
 from cloister.models.answers.question import Question
 from cloister.models.answers.regression import Regression
 from cloister.models.core.bins import Histogram
 from cloister.models.core.released_counts import ReleasedCounts
-from cloister.models.protocol import Model
-from cloister.models.task import Task
+from cloister.models.protocol import CountedRows
 from cloister.schema import written_moments
 from cloister.schema.columns import Column
-from cloister.schema.partition import declared_cells
+from cloister.schema.partition import Partition, declared_cells
 
 _OF: Mapping[Estimand, str] = {
     "population": "{} % intervals hold noise, and that rows are a sample of a population",
@@ -59,6 +67,16 @@ _UNCORRECTED = (
 
 _DEPENDENT = "rows of one person, or unit, are taken for independent: sampling varies by more"
 
+_OF_UNITS = (
+    "of each unit, of which up to {} were used, one row by lot counts as many times as there are: "
+    "counts are of the rows that were used, and sampling is that of units"
+)
+
+_REGRESSED = (
+    "regressions are of rows that were counted themselves, and here units were, which have "
+    "several; ask for shares or means by groups, or fit one to rows of `cloister sample`"
+)
+
 _CLEAR = "of groups of fewer than {} rows, noise moves the count by more than a tenth"
 
 _MOSTLY_NOISE = 0.1
@@ -70,7 +88,8 @@ class Answer:
     """The estimates of a question, and what their intervals contain.
 
     Groups of fewer rows than ``clear_from`` are mostly noise. ``basis`` is where the figures come
-    from, in words. Rows are ``dependent`` where a privacy unit may have several.
+    from, in words. Rows are ``dependent`` where a privacy unit may have several that are counted
+    apart; where units are counted by their numbers of rows, these are ``most`` at most.
     """
 
     question: Question
@@ -80,6 +99,7 @@ class Answer:
     clear_from: float
     basis: str
     dependent: bool = False
+    most: int = 0
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -88,6 +108,8 @@ class Answer:
         notes = [f"from {self.basis}, at no cost", of]
         if self.dependent:
             notes.append(_DEPENDENT)
+        if self.most:
+            notes.append(_OF_UNITS.format(count_of(self.most, "row")))
         if self.question.by:
             notes.append(_CLEAR.format(f"{math.ceil(self.clear_from):,}"))
         numbers = self.question.of if self.question.kind in ("mean", "quantile") else ()
@@ -141,47 +163,129 @@ class Answer:
 
 def answer_question(
     question: Question,
-    model: Model,
-    task: Task,
-    released: ReleasedCounts,
+    counted: CountedRows,
     estimand: Estimand = "population",
     confidence: float = 0.95,
 ) -> Answer:
-    """The answer of the ``released`` counts of all rows, or of drawn rows, by their dependence.
+    """The answer of the released counts of all rows, or of drawn rows, by their dependence.
 
     Raises:
-        InputError: there are too many groups, or no counts say how far drawn rows may be off.
+        InputError: there are too many groups, no counts say how far drawn rows may be off, or a
+            regression is of units with several rows.
         SampleError: no table holds the columns, and rows cannot be drawn.
     """
-    names = question.names or task.domain.modelled[:1]
-    known = {**model.histograms, **released.bins}
-    missed = dependence_of_pairs(released)
-    bins = {name: known.get(name) or _even(task.domain[name]) for name in names}
-    slices = {name: cut_slices(bins[name], question) for name in names}
-    z, dependent = float(ndtri((1 + confidence) / 2)), task.neighbours.max_rows > 1
     regressed = question.kind in ("linear", "logistic")
-    _require_counted(released, list(combinations(names, 2)) if regressed else [names])
+    if regressed and counted.number:
+        raise InputError(_REGRESSED)
+    evidence = Evidence.of(question.renamed(counted.names), counted, regressed)
+    z, task = float(ndtri((1 + confidence) / 2)), counted.task
+    asked = Answer(
+        question, estimand, confidence, (), 0.0, "", task.neighbours.max_rows > 1, evidence.most
+    )
     if regressed:
-        regression = Regression(question, slices, released, draw_rows(model), task.data_rows)
+        rows = draw_rows(counted.model)
+        regression = Regression(question, evidence.slices, evidence.released, rows, task.data_rows)
         basis = _CORRECTED if regression.corrected else _UNCORRECTED
-        estimates = regression.estimates(estimand, z)
-        return Answer(question, estimand, confidence, estimates, 0.0, basis, dependent)
-    cases = cases_of(question, bins, slices)
+        return replace(asked, estimates=regression.estimates(estimand, z), basis=basis)
+    joint, basis = evidence.joint()
+    figures = evidence.figures(joint, estimand, z)
+    cases = evidence.cases()
+    noise = float(np.median([figures.noise_of_rows(case) for case in cases]))
+    estimates = tuple(figures.estimate(case) for case in cases)
+    return replace(asked, estimates=estimates, clear_from=z * noise / _MOSTLY_NOISE, basis=basis)
 
-    def answer(joint: FittedCounts, basis: str) -> Answer:
-        figures = Figures(question, estimand, z, task.data_rows, joint, bins)
-        estimates = tuple(figures.estimate(case) for case in cases)
-        noise = float(np.median([figures.noise_of_rows(case) for case in cases]))
-        clear = z * noise / _MOSTLY_NOISE
-        return Answer(question, estimand, confidence, estimates, clear, basis, dependent)
 
-    if set(names) <= set(released.bins):
-        replicates = replicates_of(released, names, slices)
-        if counted := joint_counts(released, names, slices, replicates):
-            counted = replace(counted, dependence=missed)
-            return answer(counted, f"the noisy counts of {' x '.join(names)}")
-    drawn = drawn_counts(model, task.data_rows, names, slices, missed)
-    return answer(drawn, _MODELLED.format(f"{missed:.2f}"))
+@dataclass(frozen=True)
+class Evidence:
+    """The released numbers that answer a question, in slices of its columns.
+
+    Of units with several rows the number of these is among the columns.
+    """
+
+    question: Question
+    counted: CountedRows
+    released: ReleasedCounts
+    bins: Mapping[str, Histogram]
+    slices: Mapping[str, Histogram]
+
+    @classmethod
+    def of(cls, question: Question, counted: CountedRows, regressed: bool) -> Evidence:
+        """That of a question; InputError if no counts say how far drawn rows may be off."""
+        task, released = counted.task, counted.released
+        assert released is not None
+        number = (counted.number,) if counted.number else ()
+        names = (*number, *question.names) or task.domain.modelled[:1]
+        known = counted.histograms
+        bins = {name: known.get(name) or _even(task.domain[name]) for name in names}
+        slices = {name: cut_slices(bins[name], question) for name in names}
+        _require_counted(released, list(combinations(names, 2)) if regressed else [names])
+        return cls(question, counted, released, bins, slices)
+
+    @property
+    def most(self) -> int:
+        """The most rows of a unit; 0 where rows were counted themselves."""
+        if not self.counted.number:
+            return 0
+        column = self.counted.task.domain[self.counted.number]
+        return round(float(column.comparable(np.arange(column.values)).max()))
+
+    def joint(self) -> tuple[FittedCounts, str]:
+        """The joint counts of the columns, and where they are from, in words."""
+        names = tuple(self.slices)
+        number = self.counted.number if len(names) == 2 else ""
+        missed = dependence_of_pairs(self.released, number, self.counted.by_lot)
+        if set(names) <= set(self.released.bins):
+            replicates = replicates_of(self.released, names, self.slices)
+            if counts := joint_counts(self.released, names, self.slices, replicates):
+                basis = f"the noisy counts of {' x '.join(names)}"
+                return replace(counts, dependence=missed), basis
+        model, rows = self.counted.model, self.counted.task.data_rows
+        drawn = drawn_counts(model, rows, names, self.slices, missed)
+        return drawn, _MODELLED.format(f"{missed:.2f}")
+
+    def cases(self) -> tuple[RowGroup, ...]:
+        """The groups of the question; InputError if there are too many."""
+        return tuple(map(self.weighed, cases_of(self.question, self.bins, self.slices)))
+
+    def weighed(self, case: RowGroup) -> RowGroup:
+        """A group of rows, or of units that count as many times as they have rows."""
+        number = self.counted.number
+        if not number:
+            return case
+        columns = {name: column for column, name in self.counted.names.items()}
+        return weighed(case, number, counting_weight(self.slices[number]), columns)
+
+    def figures(self, joint: FittedCounts, estimand: Estimand, z: float) -> Figures:
+        """The figures of the question by joint counts."""
+        counted = self.counted
+        by_lot = not counted.by_lot.isdisjoint(self.question.names)
+        rows = counted.task.data_rows
+        return Figures(self.question, estimand, z, rows, joint, self.bins, counted.number, by_lot)
+
+
+def shares_of_parts(counted: CountedRows, parts: Partition) -> list[tuple[float, float] | None]:
+    """The ends of the 95 % intervals of the shares of the table's rows in parts of a column.
+
+    Parts are of whole cells of its histogram. None of one whose values were counted with others.
+
+    Raises:
+        InputError: no counts say how far drawn rows may be off.
+    """
+    question = Question(f"table({parts.name})", "table", (parts.column,)).renamed(counted.names)
+    evidence = Evidence.of(question, counted, regressed=False)
+    figures = evidence.figures(evidence.joint()[0], "table", float(ndtri(0.975)))
+    (attribute,) = question.names
+    starts = evidence.slices[attribute].starts
+    number = np.where(starts < parts.column.size, parts.index(starts), -1)
+    cases = [
+        RowGroup({}, {}, {attribute: Weight.of((number == part).astype(np.float64))})
+        for part in range(parts.size)
+    ]
+    estimates = [figures.estimate(evidence.weighed(case)) for case in cases]
+    return [
+        None if each.low is None or each.high is None else (each.low, each.high)
+        for each in estimates
+    ]
 
 
 def _require_counted(released: ReleasedCounts, sets: Sequence[tuple[str, ...]]) -> None:

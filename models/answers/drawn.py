@@ -6,7 +6,7 @@ Privacy: released numbers alone, so post-processing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -70,7 +70,9 @@ def drawn_counts(
     )
 
 
-def dependence_of_pairs(released: ReleasedCounts) -> float:
+def dependence_of_pairs(
+    released: ReleasedCounts, number: str = "", first: Collection[str] = ()
+) -> float:
     """How much columns that no table holds together may depend on each other: as the strongest.
 
     The root mean-square contingency of a table is phi with phi^2 = sum (x - e)^2 / (n e), of counts
@@ -78,13 +80,14 @@ def dependence_of_pairs(released: ReleasedCounts) -> float:
     greater correlation with one of the other. It is the greatest of counted pairs, each less two
     deviations of its noise, or their mean by inverse variance, if that is greater. Rounds count the
     pairs that the model explains worst (McKenna et al., AIM, arXiv 2201.12677, section 6), so that
-    those left out are missed by no more, as a rule. 0 where no pair was counted.
+    those left out are missed by no more, as a rule. 0 where no pair was counted. Of the ``number``
+    of a unit's rows and a column of its ``first`` row it is by such pairs, if any was counted.
     """
-    figures = [
-        _contingency(table.project(pair), released)
-        for table in released.tables
-        for pair in combinations(table.names, 2)
-    ]
+    pairs = [(table, pair) for table in released.tables for pair in combinations(table.names, 2)]
+    pairs = [
+        (table, pair) for table, pair in pairs if number in pair and not set(first).isdisjoint(pair)
+    ] or pairs
+    figures = [_contingency(table.project(pair), released) for table, pair in pairs]
     if not figures:
         return 0.0
     squares, variances = np.array(figures).T

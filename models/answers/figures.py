@@ -29,7 +29,15 @@ import numpy as np
 
 from cloister.arrays import TINY, Floats, Integers
 from cloister.models.answers.evidence import FittedCounts, Numbers
-from cloister.models.answers.groups import RowGroup, Weight, Weights, mean_weights, times, value_at
+from cloister.models.answers.groups import (
+    RowGroup,
+    Weight,
+    Weights,
+    counting_weight,
+    mean_weights,
+    times,
+    value_at,
+)
 from cloister.models.answers.question import Question
 from cloister.models.core.bins import Histogram
 
@@ -87,8 +95,9 @@ _TOGETHER = "the release counts rare values of '{}' together, so that none has a
 class _Moments:
     """Two sums over rows, and their covariances: (of the first, of both, of the second).
 
-    By noise, by the spread of values inside parts, and of rows as a sample of a population.
-    ``model`` is the variance of the first less its part of the second by uncounted dependence.
+    By noise, by the spread of values inside parts, of rows as a sample of a population, and by lot
+    which row of a unit is counted. ``model`` is the variance of the first less its part of the
+    second by uncounted dependence.
     """
 
     first: float
@@ -96,6 +105,7 @@ class _Moments:
     noise: Floats
     within: Floats
     sampling: Floats
+    lot: Floats
     model: float = 0.0
 
     def variance(self, covariances: Floats, ratio: float) -> float:
@@ -108,7 +118,9 @@ class Figures:
     """The figures of a question by the joint counts of its columns.
 
     Ends of intervals are ``z`` normal deviations away; the table has about so many ``rows``.
-    ``bins`` are the released histograms, below whose cells nothing was counted.
+    ``bins`` are the released histograms, below whose cells nothing was counted. Where ``rows`` are
+    units that count as many times as they have rows, ``number`` is the column of these, and
+    ``by_lot`` whether columns are those of one of their rows.
     """
 
     question: Question
@@ -117,6 +129,8 @@ class Figures:
     rows: int
     joint: FittedCounts
     bins: Mapping[str, Histogram]
+    number: str = ""
+    by_lot: bool = False
 
     def noise_of_rows(self, case: RowGroup) -> float:
         """The deviation that noise gives the number of rows of a group."""
@@ -148,7 +162,8 @@ class Figures:
 
     def _cuts(self, case: RowGroup) -> Iterator[tuple[str, Integers]]:
         """The cells of columns of which the weights of a group take a part, as their slices."""
-        for name in dict.fromkeys((*case.rows, *case.chosen)):
+        names = dict.fromkeys((*case.rows, *case.chosen))
+        for name in (name for name in names if name != self.number):
             weights = [each[name].mean for each in (case.rows, case.chosen) if name in each]
             cells = self._cells(name)
             first = np.unique(cells, return_index=True)[1][cells]
@@ -202,11 +217,8 @@ class Figures:
         both = {n: first.get(n, ones).mean * second.get(n, ones).mean for n in names}
         means = [_means(weights) for weights in (first, second)]
         cells = [joint.over_cells(each) for each in means]
-        squares = [
-            joint.over_cells({n: weight.square for n, weight in first.items()}),
-            joint.over_cells(both),
-            joint.over_cells({n: weight.square for n, weight in second.items()}),
-        ]
+        products = (_squares(first), both, _squares(second))
+        squares = [joint.over_cells(each) for each in products]
         pairs = ((0, 0), (0, 1), (1, 1))
         within = [s - cells[a] * cells[b] for s, (a, b) in zip(squares, pairs, strict=True)]
         return _Moments(
@@ -215,8 +227,20 @@ class Figures:
             np.array([joint.noise(means[a], means[b]) for a, b in pairs]),
             np.array([joint.total(each) for each in within]),
             np.array([joint.total(each) for each in squares]),
+            np.array([self._of_several(each) for each in products]),
             self._missed(means[0], means[1], name),
         )
+
+    def _of_several(self, products: Numbers) -> float:
+        """The sum of products over units of two rows and more, if one of them is drawn by lot.
+
+        Which one of a unit's rows is drawn varies by no more than these rows do between units.
+        """
+        if not self.by_lot:
+            return 0.0
+        several = np.asarray(counting_weight(self.joint.slices[self.number]).mean > 1)
+        numbers = {**products, self.number: products.get(self.number, np.ones(())) * several}
+        return self.joint.total(self.joint.over_cells(numbers))
 
     def _missed(self, first: Numbers, second: Numbers, name: str) -> float:
         """The variance that dependence beyond the counts gives a sum less its share of another.
@@ -252,10 +276,12 @@ class Figures:
 
     def _spread(self, moments: _Moments) -> Floats:
         """Covariances beside those of noise."""
-        return moments.sampling if self.estimand == "population" else moments.within
+        return moments.sampling if self.estimand == "population" else moments.within + moments.lot
 
     def _count(self, case: RowGroup) -> Estimate:
         """The share of all rows, times how many there are: rows beyond a bound are not counted."""
+        if self.number:
+            return self._sum(case)
         if not case.rows:
             rows = float(self.rows)
             return Estimate(case.group, rows, rows, rows, rows=rows)
@@ -265,11 +291,39 @@ class Figures:
         figures = {name: getattr(share, name) * self.rows for name in _COUNTED}
         return replace(share, **figures, rows=share.value * self.rows)
 
+    def _sum(self, case: RowGroup) -> Estimate:
+        """The number of rows of units, of which there are as many as the release has."""
+        moments = self._moments(case.rows, {}, [*case.rows][-1])
+        squares = moments.sampling[0] - moments.first**2 / self.rows
+        if self.estimand == "table":
+            every = self._of_several(_squares({self.number: case.rows[self.number]}))
+            part = np.clip(moments.lot[0] / max(every, TINY), 0.0, 1.0)
+            squares = moments.within[0] + moments.lot[0] * (1 - part)
+        variances = float(moments.noise[0]), max(float(squares), 0.0), moments.model
+        noise, beside, model = (math.sqrt(max(each, 0.0)) for each in variances)
+        half, value = self.z * math.hypot(noise, beside, model), max(moments.first, 0.0)
+        low, high = max(moments.first - half, 0.0), max(moments.first + half, 0.0)
+        return Estimate(case.group, value, low, high, noise, beside, model, value)
+
     def _share(self, case: RowGroup, moments: _Moments) -> Estimate:
         """The share of the second rows that are among the first."""
-        sampled = np.array([0.0, -0.5, -1.0]) * max(moments.second, 0.0)
-        spread = sampled if self.estimand == "population" else moments.within
+        spread = self._binomial(moments, moments.sampling)
+        if self.estimand == "table":
+            spread = moments.within + self._binomial(moments, moments.lot)
         return self._ratio(case, moments, spread, (0.0, 1.0))
+
+    def _binomial(self, moments: _Moments, squares: Floats) -> Floats:
+        """The covariances of a share r, by sums of squared weights: r (1 - r) of the second.
+
+        Times how much more the first weigh, where units count by their numbers of rows.
+        """
+        binomial = np.array([0.0, -0.5, -1.0]) * max(float(squares[2]), 0.0)
+        ratio = moments.first / max(moments.second, TINY)
+        usual = moments.variance(binomial, ratio)
+        if not self.number or not 0 < ratio < 1 or usual <= 0:
+            return binomial
+        most = float(counting_weight(self.joint.slices[self.number]).mean.max())
+        return binomial * float(np.clip(moments.variance(squares, ratio) / usual, 1.0, most))
 
     def _mean(self, case: RowGroup) -> Estimate:
         (column,) = self.question.of
@@ -351,7 +405,7 @@ class Figures:
                 below[number] = 1.0
             smaller = times(case.rows, {column.name: Weight.of(below.copy())})
             cells.append(self.joint.over_cells(_means(smaller)))
-            deviations.append(self._deviation_at(column.name, smaller, rows, moments.second))
+            deviations.append(self._deviation_at(column.name, smaller, rows))
         smaller_rows = np.array([self.joint.total(each) for each in cells])
         away = smaller_rows - wanted * moments.second
         scores = away / np.array(deviations)
@@ -384,18 +438,26 @@ class Figures:
         beyond = np.flatnonzero(scores <= z if z < 0 else scores >= z)
         return float(parts[beyond[-1 if z < 0 else 0]])
 
-    def _deviation_at(self, name: str, smaller: Weights, present: Weights, rows: float) -> float:
+    def _deviation_at(self, name: str, smaller: Weights, present: Weights) -> float:
         """The deviation of how many rows are below a value, less the wanted share of all."""
         wanted, below = self.question.probability, _means(smaller)
         away = below[name] - wanted * present[name].mean
         noise = self.joint.noise({**below, name: away}, {**below, name: away})
         noise += self._missed(below, _means(present), name)
-        beside = wanted * (1 - wanted) * rows
         if self.estimand == "table":
-            cells = self.joint.over_cells(below)
-            beside = max(self.joint.total(cells - cells**2), 0.0)
+            squares = self.joint.over_cells(_squares(smaller))
+            within = self.joint.total(squares - self.joint.over_cells(below) ** 2)
+            lot = self._of_several(_squares(present))
+            beside = max(within, 0.0) + wanted * (1 - wanted) * lot
+        else:
+            every = self.joint.total(self.joint.over_cells(_squares(present)))
+            beside = wanted * (1 - wanted) * every
         return math.sqrt(max(noise + beside, TINY))
 
 
 def _means(weights: Weights) -> Numbers:
     return {name: weight.mean for name, weight in weights.items()}
+
+
+def _squares(weights: Weights) -> Numbers:
+    return {name: weight.square for name, weight in weights.items()}

@@ -137,7 +137,9 @@ def cases_of(
     """
     cells = question.of if question.kind == "table" else ()
     columns = (*question.by, *cells)
-    groups = [list(_groups(bins[column.name], slices[column.name])) for column in columns]
+    groups = [
+        list(_groups(bins[column.name], slices[column.name], column.size)) for column in columns
+    ]
     if (number := prod(map(len, groups))) > _MOST_GROUPS:
         raise InputError(
             f"the question has {number:,} groups, more than {_MOST_GROUPS:,}; ask by fewer "
@@ -193,11 +195,16 @@ def _holding(clause: Clause, slices: Histogram) -> Floats:
     return np.asarray(inside, dtype=np.float64)
 
 
-def _groups(bins: Histogram, slices: Histogram) -> Iterator[tuple[str, Floats]]:
-    """The groups of a column: words, and where it is, 1 or 0, in each slice."""
+def _groups(bins: Histogram, slices: Histogram, size: int) -> Iterator[tuple[str, Floats]]:
+    """The groups of a column: words, and where it is, 1 or 0, in each slice.
+
+    Codes from ``size`` on no row has: they are those of units without rows.
+    """
     parts = _group_parts(bins).index(slices.starts)
     for part in dict.fromkeys(parts.tolist()):
         inside = np.flatnonzero(parts == part)
+        if slices.starts[inside[0]] >= size:
+            continue
         ends = slices.starts[inside[0]], slices.stops[inside[-1]] - 1
         yield _words(slices.column, *ends), (parts == part).astype(np.float64)
 
@@ -231,6 +238,25 @@ def mean_weights(slices: Histogram) -> tuple[Weight, Weight]:
     spread = np.square(last - first) * (width + 1) / (12 * np.maximum(width - 1, 1))
     mean = (first + last) / 2 * present
     return Weight(mean, (np.square(mean) + spread) * present), Weight.of(present)
+
+
+def counting_weight(slices: Histogram) -> Weight:
+    """The numbers of rows of units, in slices of the column that holds them."""
+    first, last = (
+        np.rint(slices.column.comparable(codes)) for codes in (slices.starts, slices.stops - 1)
+    )
+    spread = np.square(last - first) / 12
+    mean = (first + last) / 2
+    return Weight(mean, np.square(mean) + spread)
+
+
+def weighed(case: RowGroup, number: str, weight: Weight, names: Mapping[str, str]) -> RowGroup:
+    """A group of units that count as many times as they have rows: their ``number``.
+
+    Its columns have other ``names``.
+    """
+    group = {names.get(name, name): words for name, words in case.group.items()}
+    return RowGroup(group, {number: weight, **case.rows}, {number: weight, **case.chosen})
 
 
 def times(first: Weights, second: Weights) -> Weights:

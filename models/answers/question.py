@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
@@ -115,6 +115,19 @@ class Question:
         """All columns that take part, each once, those of groups first."""
         named = [column.name for column in (*self.by, *self.of)]
         return tuple(dict.fromkeys((*named, *self.having.names, *self.where.names)))
+
+    def renamed(self, names: Mapping[str, str]) -> Question:
+        """The question with other names of columns."""
+
+        def columns(some: tuple[Column, ...]) -> tuple[Column, ...]:
+            return tuple(replace(each, name=names.get(each.name, each.name)) for each in some)
+
+        def condition(of: Filter) -> Filter:
+            clauses = (replace(c, column=columns((c.column,))[0]) for c in of.clauses)
+            return replace(of, clauses=tuple(clauses))
+
+        where, having = condition(self.where), condition(self.having)
+        return replace(self, of=columns(self.of), by=columns(self.by), where=where, having=having)
 
 
 def parse_question(text: str, domain: Domain) -> Question:

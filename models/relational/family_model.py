@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from cloister.arrays import Floats, Integers
 from cloister.models.core.bins import Histogram
 from cloister.models.core.budget_split import CountNoise
-from cloister.models.core.released_counts import ReleasedCounts
 from cloister.models.protocol import (
     AnySynthesizer,
     Arrays,
+    CountedRows,
     DatabaseDoor,
-    ModelState,
-    counts_of,
+    counted_rows,
     part_of_arrays,
 )
 from cloister.models.relational.constraints import distinct_pairs, without_duplicates
@@ -36,10 +35,10 @@ from cloister.models.relational.families import (
 )
 from cloister.models.relational.family_plan import Families, FamilyParameters
 from cloister.models.relational.link_plan import DEGREES
-from cloister.models.sampling.drawing import Sampler, Where, number_keys
-from cloister.models.task import DatabaseTask, Plan
+from cloister.models.sampling.drawing import number_keys
+from cloister.models.task import DatabaseTask, Plan, Task
 from cloister.models.transforms.companions import Companions, RowDraws, RowModel, companions_of
-from cloister.models.transforms.unit_model import FLATNESS, People, UnitsSampler
+from cloister.models.transforms.unit_model import FLATNESS, People, UnitsSampler, counted_units
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.transformations import LabelledDoor
@@ -80,56 +79,6 @@ _NUMBERED = "rows are numbered afresh, and references name the row that they wer
 
 
 @dataclass(frozen=True)
-class LeadModel:
-    """The model of the lead's family, of the columns of the lead alone."""
-
-    fitted: RowModel
-    domain: Domain
-
-    @property
-    def sampler(self) -> Sampler:
-        """That of the family."""
-        return self.fitted.sampler
-
-    @property
-    def capacity(self) -> int | None:
-        """None: the model gives any number of rows."""
-        return None
-
-    @property
-    def histograms(self) -> Mapping[str, Histogram]:
-        """The released histograms."""
-        histograms = self.fitted.histograms
-        return {name: each for name, each in histograms.items() if name in self.domain}
-
-    @property
-    def released_counts(self) -> ReleasedCounts | None:
-        """The noisy counts; None if none are kept."""
-        counts = counts_of(self.fitted)
-        if counts is None:
-            return None
-        return replace(
-            counts,
-            histograms={n: each for n, each in counts.histograms.items() if n in self.domain},
-            bins={n: each for n, each in counts.bins.items() if n in self.domain},
-            tables=tuple(t for t in counts.tables if all(n in self.domain for n in t.names)),
-        )
-
-    def post_processing(self) -> tuple[str, ...]:
-        """What is done to the noisy answers until they are rows."""
-        return self.fitted.post_processing()
-
-    def sample(self, rows: int, rng: SamplingSource, where: Where | None = None) -> Table:
-        """Rows of the lead; SampleError if they cannot be drawn."""
-        drawn = self.fitted.sample(rows, rng, where)
-        return number_keys(Table.completed(self.domain, drawn.stored, rows), 0)
-
-    def state(self) -> ModelState:
-        """The model as JSON and arrays."""
-        return self.fitted.state()
-
-
-@dataclass(frozen=True)
 class FamilyModel:
     """The model ``fitted`` of each family, and the companions of the rows of each child table.
 
@@ -149,20 +98,23 @@ class FamilyModel:
         """None: models of released statistics give any number of rows."""
         return None
 
-    @property
-    def models(self) -> Mapping[str, LeadModel]:
-        """That of the lead: rows of others are counted as those of their parents."""
-        lead = self.task.schema.lead
-        return {lead: LeadModel(self.fitted[lead], self.task.schema.tables[lead])}
-
-    def counts_all_rows(self, table: str) -> bool:
-        """Whether all rows of each unit within its bound are counted in a table."""
-        return table == self.task.schema.lead
+    def counted_rows(self, table: str, task: Task) -> CountedRows:  # noqa: ARG002
+        """What was counted of the rows of a table: of another than the lead, those of parents."""
+        if table == self.task.schema.lead:
+            return counted_rows(self.fitted[table], self.families[table].units)
+        family = next(each for each in self.families.values() if table in each.children)
+        child = family.children[table]
+        names = {
+            column: name for column, name in child.names.items() if name in child.tasks.of_rows
+        }
+        return counted_units(child.tasks, self.fitted[family.table], names)
 
     @property
     def histograms(self) -> Mapping[str, Mapping[str, Histogram]]:
         """The released histograms of the attributes of the lead."""
-        return {name: model.histograms for name, model in self.models.items()}
+        lead = self.task.schema.lead
+        columns, histograms = self.task.schema.tables[lead], self.fitted[lead].histograms
+        return {lead: {name: each for name, each in histograms.items() if name in columns}}
 
     @property
     def samplers(self) -> Mapping[str, Never]:

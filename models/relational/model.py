@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Floats
 from cloister.models.core.bins import Histogram
-from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model, part_of_arrays
+from cloister.models.protocol import (
+    AnySynthesizer,
+    Arrays,
+    CountedRows,
+    DatabaseDoor,
+    Model,
+    counted_rows,
+    part_of_arrays,
+)
 from cloister.models.relational import link_plan, profiles
 from cloister.models.relational import rows as row_models
 from cloister.models.relational.constraints import distinct_pairs, rules_across
@@ -109,7 +117,14 @@ class RelationalModel:
         """None: how many rows a table has depends on the rows of others."""
         return {}
 
-    def counts_all_rows(self, table: str) -> bool:
+    def counted_rows(self, table: str, task: Task) -> CountedRows | None:
+        """What was counted of the rows of a table; None if it has references alone."""
+        if table not in self.models:
+            return None
+        counted = counted_rows(self.models[table], task)
+        return replace(counted, complete=self._counts_all_rows(table))
+
+    def _counts_all_rows(self, table: str) -> bool:
         """Whether all rows of each unit within its bound are counted in a table."""
         return self.rows[table].neighbours == self.task.tables[table].neighbours
 
@@ -174,7 +189,7 @@ class RelationalModel:
         links = {name: link.meta() for name, link in self.links.items()}
         numbers = {name: table.data_rows for name, table in self.rows.items()}
         meta = {"base": self.base, "models": models, "rows": numbers, "links": links}
-        fewer = [name for name in self.rows if not self.counts_all_rows(name)]
+        fewer = [name for name in self.rows if not self._counts_all_rows(name)]
         if fewer:
             meta["counted"] = {name: self.rows[name].neighbours.max_rows for name in fewer}
         return meta, arrays

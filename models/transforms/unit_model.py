@@ -24,7 +24,7 @@ from cloister.errors import SampleError
 from cloister.figures import count_of
 from cloister.models.constrained import merge_states
 from cloister.models.core.bins import Histogram
-from cloister.models.protocol import ModelState
+from cloister.models.protocol import CountedRows, ModelState, counts_of
 from cloister.models.sampling.drawing import ANYTHING, Given, Sampler, Where, number_keys
 from cloister.models.sampling.violation_index import DIRECT, PairIndex, Penalty
 from cloister.models.transforms.companions import (
@@ -466,6 +466,16 @@ class _RowsOfUnits:
         )
 
 
+def counted_units(
+    tasks: UnitTasks, model: RowModel, names: Mapping[str, str] | None = None
+) -> CountedRows:
+    """What the ``model`` of units was told of their rows; ``names`` of attributes by column."""
+    counts, first = counts_of(model), frozenset(tasks.of_rows)
+    return CountedRows(
+        model, tasks.units, counts, number=tasks.counted, by_lot=first, names=names or {}
+    )
+
+
 @dataclass(frozen=True)
 class UnitsModel(TransformedModel[UnitRows]):
     """The model of a table of persons, which also gives their further rows."""
@@ -489,6 +499,11 @@ class UnitsModel(TransformedModel[UnitRows]):
         return {
             name: histogram for name, histogram in self.persons.histograms.items() if name in names
         }
+
+    @property
+    def counted_rows(self) -> CountedRows:
+        """What was counted of the rows: persons, by the number of them."""
+        return counted_units(self.transformation.tasks, self.persons)
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""

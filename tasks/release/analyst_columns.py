@@ -11,16 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloister.arrays import Floats, Integers
+from cloister.arrays import TINY, Integers
 from cloister.evaluation.dependence import ordinary
 from cloister.figures import count_of
-from cloister.models.answers.answer import answer_question
+from cloister.models.answers.answer import answer_question, shares_of_parts
 from cloister.models.answers.question import Question
 from cloister.models.core.bins import Histogram
-from cloister.models.core.histograms import HistogramCounts
-from cloister.models.core.released_counts import ReleasedCounts
-from cloister.models.protocol import Model
-from cloister.models.task import Task
+from cloister.models.protocol import CountedRows
 from cloister.schema.columns import Codes, Column, Grid
 from cloister.schema.domain import Table
 from cloister.schema.partition import Partition, declared_cells
@@ -86,29 +83,48 @@ class ColumnFacts:
     mean: tuple[str, ...] = ()
 
 
-def column_facts(
-    rows: Table, name: str, histogram: Histogram | None, counts: ReleasedCounts | None
-) -> ColumnFacts:
-    """The facts of a column of released rows, by its released histogram and noisy counts."""
+def column_facts(rows: Table, name: str, counted: CountedRows | None) -> ColumnFacts:
+    """The facts of a column of released rows, by what was counted of it."""
     column, codes = rows.domain[name], rows.stored[name]
-    noisy = counts.histograms.get(name) if counts else None
+    histogram = histogram_of(counted, column) if counted else None
+    noisy = counted and counted.released and counted.released.histograms.get(counted.name_of(name))
+    known = counted is not None and counted.shares_known(name)
     parts = _parts(column, histogram or declared_cells(column), codes)
     shares = _counted(parts.index, codes, parts.size) / max(rows.rows, 1)
-    ends = None
-    if counts and noisy and histogram:
-        ends = _intervals(parts, histogram, noisy, counts.rows)
+    ends: Ends = [None] * parts.size
+    if counted and known and histogram:
+        ends = _intervals(parts, histogram, counted)
     groups: list[Group] = []
     apart: list[Group] = []
     for part, (label, first, last) in enumerate(_labelled(parts)):
-        low, high = (None, None) if ends is None else (float(end[part]) for end in ends)
+        low, high = ends[part] or (None, None)
         ranged = isinstance(column, Grid) and not parts.apart[first]
         extent = (float(parts.starts[first]), float(parts.stops[last])) if ranged else None
         group = Group(label, float(shares[part]), low, high, extent)
         (apart if parts.apart[first] else groups).append(group)
     if column.kind == "nominal":
         groups.sort(key=lambda group: (group.label.startswith(REST), -group.share))
-    least = smallest_groups(noisy.cells.noise) if noisy else ()
-    return ColumnFacts(name, tuple(groups), tuple(apart), _quartiles(column, codes), least)
+    least = noisy and known and counted and not counted.number
+    return ColumnFacts(
+        name,
+        tuple(groups),
+        tuple(apart),
+        _quartiles(column, codes),
+        smallest_groups(noisy.cells.noise) if noisy and least else (),
+        _mean_of(counted, column) if counted and known else (),
+    )
+
+
+def histogram_of(counted: CountedRows, column: Column) -> Histogram | None:
+    """The released histogram of a column; of units without rows it has no cell."""
+    histogram = counted.histograms.get(counted.name_of(column.name))
+    if histogram is None or not counted.number:
+        return histogram
+    rows = histogram.starts < column.size
+    parts = np.unique(histogram.parts[rows], return_inverse=True)[1].astype(np.int64)
+    shares = histogram.shares[rows]
+    cells = Partition(column, histogram.starts[rows], parts)
+    return Histogram.over(cells, parts, shares / max(float(shares.sum()), TINY))
 
 
 def smallest_groups(deviation: float) -> tuple[int, ...]:
@@ -124,13 +140,20 @@ def smallest_groups(deviation: float) -> tuple[int, ...]:
     )
 
 
-def _intervals(
-    parts: Partition, histogram: Histogram, noisy: HistogramCounts, rows: int
-) -> tuple[Floats, Floats]:
-    """The ends (parts,) of the 95 % intervals of the shares of the real rows."""
+Ends = list[tuple[float, float] | None]
+"""The ends of the 95 % interval of the share of each part; None where counts do not tell."""
+
+
+def _intervals(parts: Partition, histogram: Histogram, counted: CountedRows) -> Ends:
+    """The ends of the intervals of the shares of the real rows."""
+    assert counted.released is not None
+    if counted.number:
+        return shares_of_parts(counted, parts)
     shown = Histogram.over(parts, parts.parts, histogram.shares)
-    spread = _NORMAL * noisy.deviations(shown) / rows
-    return np.clip(shown.mass - spread, 0.0, 1.0), np.clip(shown.mass + spread, 0.0, 1.0)
+    noisy = counted.released.histograms[parts.name]
+    spread = _NORMAL * noisy.deviations(shown) / counted.released.rows
+    ends = (np.clip(shown.mass + side * spread, 0.0, 1.0).tolist() for side in (-1, 1))
+    return list(zip(*ends, strict=True))
 
 
 def _counted(index: Callable[[Codes], Codes], codes: Codes, size: int) -> Integers:
@@ -195,15 +218,12 @@ def _texts(column: Column, codes: Codes) -> list[str]:
     return [f"{value:.{places}f}" for value in values] if places else [*values.astype(str)]
 
 
-def mean_of(
-    model: Model | None, counts: ReleasedCounts | None, task: Task, name: str
-) -> tuple[str, ...]:
+def _mean_of(counted: CountedRows, column: Column) -> tuple[str, ...]:
     """The mean of a number in the real rows and the ends of its interval, by the noisy counts."""
-    column = task.domain[name]
-    if model is None or counts is None or name not in counts.bins or column.kind != "numeric":
+    if column.kind != "numeric" or counted.name_of(column.name) not in counted.histograms:
         return ()
-    question = Question(f"mean of {name}", "mean", (column,))
-    (answer,) = answer_question(question, model, task, counts, "table").records()
+    question = Question(f"mean of {column.name}", "mean", (column,))
+    (answer,) = answer_question(question, counted, "table").records()
     ends = [answer[end] for end in ("estimate", "low", "high")]
     if None in ends:
         return ()

@@ -7,7 +7,7 @@ the released rows: all are as public as the release, so what is made of them is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -17,8 +17,7 @@ from cloister.constraints import functional_dependency
 from cloister.evaluation.dependence import dependence, rank_correlations
 from cloister.figures import count_of, figure
 from cloister.models.core.bins import Histogram
-from cloister.models.core.released_counts import ReleasedCounts
-from cloister.models.protocol import DatabaseModel, counts_of, counts_of_all_rows, table_models
+from cloister.models.protocol import CountedRows, DatabaseModel, counted_tables
 from cloister.models.quality import DependencyForecast, forecast_dependencies
 from cloister.models.task import DatabaseTask, Task
 from cloister.schema import relations
@@ -27,7 +26,7 @@ from cloister.schema.domain import Table
 from cloister.tasks.release.analyst_columns import (
     ColumnFacts,
     column_facts,
-    mean_of,
+    histogram_of,
     smallest_groups,
 )
 
@@ -111,9 +110,9 @@ def table_facts(
 
     A table of references alone has no columns here, and no model.
     """
-    tables = relations.row_tables(released)
+    tables, counted = relations.row_tables(released), counted_tables(model, task)
     return tuple(
-        _of_table(name, number, task.tables[name], model, tables[name])
+        _of_table(name, number, task.tables[name], counted.get(name), tables[name])
         for name, number in released.rows.items()
     )
 
@@ -146,36 +145,46 @@ def _of_link(released: relations.Database, key: relations.ForeignKey, rows: Tabl
     )
 
 
-def _of_table(name: str, number: int, task: Task, whole: DatabaseModel, rows: Table) -> TableFacts:
+def _of_table(
+    name: str, number: int, task: Task, counted: CountedRows | None, rows: Table
+) -> TableFacts:
     """Those of one table of a model; counts of fewer rows than there are give no intervals."""
-    model, counts = table_models(whole).get(name), counts_of_all_rows(whole, name)
-    released = counts_of(model) if model else None
-    histograms = {**(model.histograms if model else {}), **(released.bins if released else {})}
-    counted, names = _counted_pairs(released), rows.domain.modelled
-    means = {name: mean_of(model, counts, task, name) for name in names}
-    strengths = dependence(rows)
-    noise = [table.noise for table in counts.tables if len(table.names) == 2] if counts else []
+    names, strengths = rows.domain.modelled, dependence(rows)
+    noisy, pairs = _noisy_tables(counted), _counted_pairs(counted)
+    histograms = {
+        each: histogram
+        for each in names
+        if counted and (histogram := histogram_of(counted, rows.domain[each]))
+    }
+    of_rows = counted is not None and counted.complete and not counted.number
+    noise = [each for columns, each in noisy.items() if len(columns) == 2 and of_rows]
     return TableFacts(
         name,
         number,
-        tuple(
-            replace(column_facts(rows, each, histograms.get(each), counts), mean=means[each])
-            for each in names
-        ),
+        tuple(column_facts(rows, each, counted) for each in names),
         names,
         strengths,
-        _strongest(rows, strengths, counted),
-        counted,
+        _strongest(rows, strengths, pairs),
+        pairs,
         smallest_groups(float(np.median(noise))) if noise else (),
-        tuple(_losses(task, histograms, released, _alone(names, strengths, counted))),
+        tuple(_losses(task, histograms, noisy, _alone(names, strengths, pairs))),
     )
 
 
-def _counted_pairs(counts: ReleasedCounts | None) -> frozenset[frozenset[str]] | None:
-    if counts is None or not counts.tables:
+NoisyTables = Mapping[frozenset[str], float]
+"""The noise of each noisy table, by the columns that it holds."""
+
+
+def _noisy_tables(counted: CountedRows | None) -> NoisyTables:
+    tables = counted.released.tables if counted and counted.released else ()
+    return {frozenset(counted.columns_of(each.names)): each.noise for each in tables if counted}
+
+
+def _counted_pairs(counted: CountedRows | None) -> frozenset[frozenset[str]] | None:
+    noisy = _noisy_tables(counted)
+    if not noisy:
         return None
-    pairs = (pair for table in counts.tables for pair in combinations(table.names, 2))
-    return frozenset(map(frozenset, pairs))
+    return frozenset(frozenset(pair) for names in noisy for pair in combinations(names, 2))
 
 
 def _strongest(
@@ -211,7 +220,7 @@ def _alone(
 def _losses(
     task: Task,
     histograms: Mapping[str, Histogram],
-    counts: ReleasedCounts | None,
+    noisy: NoisyTables,
     alone: tuple[str, ...],
 ) -> Iterator[KnownLoss]:
     if keys := tuple(column.name for column in task.domain if column.kind == "key"):
@@ -222,8 +231,8 @@ def _losses(
         yield KnownLoss(
             "Drawn by their own distribution alone: they follow no other column.", alone
         )
-    if counts is not None and counts.tables:
-        yield from map(_unlearnt, _forecasts(task, counts))
+    if noisy:
+        yield from map(_unlearnt, _forecasts(task, noisy))
     if merged := tuple(name for name, bins in histograms.items() if _merges_values(bins)):
         yield KnownLoss(
             "Rare values go together with other columns as one group, not each.", merged
@@ -245,9 +254,8 @@ def _merges_numbers(bins: Histogram) -> bool:
     return isinstance(bins.column, Grid) and bins.size < bins.column.size
 
 
-def _forecasts(task: Task, counts: ReleasedCounts) -> Iterator[DependencyForecast]:
+def _forecasts(task: Task, noise: NoisyTables) -> Iterator[DependencyForecast]:
     """The hard functional dependencies whose mapping is that of the data for large groups alone."""
-    noise = {frozenset(table.names): table.noise for table in counts.tables}
     sides = (dependency for rule in task.hard if (dependency := functional_dependency(rule)))
     mapped = {
         (*left, right): noise[frozenset((*left, right))]

@@ -16,11 +16,12 @@ from typing import Any
 
 from cloister.errors import InputError
 from cloister.models.core.released_counts import Drift, ReleasedCounts, drifts
-from cloister.models.protocol import counts_of, table_models
+from cloister.models.protocol import CountedRows, counted_tables
 from cloister.privacy.certificate.certificate import YAML_NAME, Certificate
 from cloister.privacy.exact import decimal, decimal_below
 from cloister.privacy.ledger import Entry, Release, State
 from cloister.privacy.ledger.house import House
+from cloister.schema.domain import Domain
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import release_of, releases
 from cloister.tasks.ledger.fingerprints import accounts_of_same_data
@@ -184,9 +185,23 @@ def _counts(home: Home, entry: Release) -> Mapping[str, ReleasedCounts]:
     if not (home.release(entry.id) / "model").is_dir():
         return {}
     saved = saved_model(entry, home)
-    models = table_models(saved.model)
-    released = {saved.spec.naming(n): counts_of(model) for n, model in models.items()}
+    tables = counted_tables(saved.model, saved.task).items()
+    released = {
+        saved.spec.naming(name): _of_columns(counted, saved.task.tables[name].domain)
+        for name, counted in tables
+    }
     return {name: counts for name, counts in released.items() if counts}
+
+
+def _of_columns(counted: CountedRows, domain: Domain) -> ReleasedCounts | None:
+    """The noisy counts of the columns of a table, of the numbers of rows, and of differences."""
+    if counted.released is None:
+        return None
+    histograms, attributes = counted.released.histograms, counted.task.domain
+    names = {column: counted.name_of(column) for column in domain.modelled}
+    names |= {name: name for name in histograms if name not in attributes or name == counted.number}
+    shown = {name: histograms[of] for name, of in names.items() if of in histograms}
+    return replace(counted.released, histograms=shown)
 
 
 def _previous(home: Home, entry: Release) -> Release | None:

@@ -14,7 +14,7 @@ from shape import Trial, release_once
 from cloister.models.answers.answer import answer_question
 from cloister.models.answers.figures import Estimate
 from cloister.models.answers.question import parse_question
-from cloister.models.protocol import counts_of
+from cloister.models.protocol import counted_rows
 from cloister.privacy.mechanisms.randomness import NoiseSource
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]  # seconds
@@ -182,7 +182,7 @@ def outcomes(name: str, trials: Iterable[Trial]) -> Outcomes:
             question = parse_question(text, trial.task.domain)
             truths = (of_population[text], partial(_true, table, figure))
             answers = [
-                answer_question(question, trial.model, trial.task, counts_of(trial.model), of)
+                answer_question(question, counted_rows(trial.model, trial.task), of)
                 for of in ("population", "table")
             ]
             drawn = "drawn" in answers[0].basis and "corrected" not in answers[0].basis

@@ -21,7 +21,7 @@ from cloister.errors import InputError, PlanError, SampleError
 from cloister.models.answers.answer import answer_question
 from cloister.models.answers.question import parse_question
 from cloister.models.one_table import plan_table
-from cloister.models.protocol import HasBinaryColumns, counts_of, fit, make_plan
+from cloister.models.protocol import HasBinaryColumns, counted_rows, counts_of, fit, make_plan
 from cloister.models.registry import METHODS, create
 from cloister.models.task import Budget, Task
 from cloister.privacy.accounting.accountants import epsilon
@@ -170,7 +170,7 @@ def test_a_method_that_keeps_counts_answers_by_them_when_restored(run):
     assert (counts is not None) == synthesizer.keeps_counts
     if counts is not None:
         question = parse_question("mean(tax)", task.domain)
-        (mean,) = answer_question(question, restored, task, counts).estimates
+        (mean,) = answer_question(question, counted_rows(restored, task)).estimates
         assert mean.low < frame()["tax"].mean() < mean.high
         assert mean.noise > 0
         pairs = set(map(frozenset, combinations(task.domain.modelled, 2)))
@@ -179,7 +179,7 @@ def test_a_method_that_keeps_counts_answers_by_them_when_restored(run):
             first, second = min(map(sorted, uncounted))
             question = parse_question(f"table(`{first}`, `{second}`)", task.domain)
             with pytest.raises(InputError, match="how far drawn rows may be off"):
-                answer_question(question, restored, task, counts)
+                answer_question(question, counted_rows(restored, task))
 
 
 def test_conditionals_are_weights_of_all_bins_whatever_the_bins_before(run):

@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Integers
 from cloister.models.core.bins import Histogram
-from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Model, part_of_arrays
+from cloister.models.protocol import (
+    AnySynthesizer,
+    Arrays,
+    CountedRows,
+    DatabaseDoor,
+    Model,
+    counted_rows,
+    part_of_arrays,
+)
 from cloister.models.relational.constraints import distinct_pairs
 from cloister.models.relational.link import Drawing, Link, Measured, Side
 from cloister.models.relational.link_plan import MEASURE, SELECT, candidates
@@ -148,9 +156,9 @@ class PaperModel:
         """None: links depend on the rows of both tables."""
         return {}
 
-    def counts_all_rows(self, table: str) -> bool:  # noqa: ARG002 - of any table
-        """True."""
-        return True
+    def counted_rows(self, table: str, task: Task) -> CountedRows | None:
+        """What was counted of the rows of a table; None if it has references alone."""
+        return counted_rows(self.models[table], task) if table in self.models else None
 
     @property
     def histograms(self) -> Mapping[str, Mapping[str, Histogram]]:

@@ -16,7 +16,7 @@ from cloister.models.answers.evidence import joint_counts
 from cloister.models.answers.figures import Estimate
 from cloister.models.answers.groups import cut_slices, mean_weights, replicates_of
 from cloister.models.answers.question import Question, parse_question
-from cloister.models.protocol import counts_of
+from cloister.models.protocol import counted_rows, counts_of
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.schema.attributes import Integer
 from cloister.schema.domain import Domain
@@ -48,7 +48,7 @@ def ask(trial):
     def answered(text, estimand="table", confidence=0.95):
         question = parse_question(text, trial.task.domain)
         return answer_question(
-            question, trial.model, trial.task, counts_of(trial.model), estimand, confidence
+            question, counted_rows(trial.model, trial.task), estimand, confidence
         )
 
     return answered
@@ -181,8 +181,8 @@ def amounts(brief_fit):
 
 
 def answered(release, text, estimand="table"):
-    question, counts = parse_question(text, release.task.domain), counts_of(release.model)
-    return answer_question(question, release.model, release.task, counts, estimand)
+    question = parse_question(text, release.task.domain)
+    return answer_question(question, counted_rows(release.model, release.task), estimand)
 
 
 def test_a_missing_value_fulfils_no_clause_but_that_it_is_missing(amounts):

@@ -2,6 +2,7 @@
 
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from cloister.models.core.histograms import HistogramCounts
 from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.core.released_counts import ReleasedCounts
+from cloister.models.protocol import CountedRows
 from cloister.models.task import Task
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.noise import Neighbours
@@ -49,7 +51,9 @@ def facts_of(name: str, rows: Table, deviation: float, seed: int):
     noise = np.random.default_rng(seed).normal(0, deviation, cells.cells)
     noisy = HistogramCounts(NoisyTable((cells,), counts + noise, deviation))
     task = Task(DOMAIN, (), ROWS, Neighbours(Relation.ADD_REMOVE))
-    return column_facts(rows, name, noisy.bins(task), ReleasedCounts(ROWS, {name: noisy}))
+    bins = {name: noisy.bins(task)}
+    released = ReleasedCounts(ROWS, {name: noisy}, bins)
+    return column_facts(rows, name, CountedRows(SimpleNamespace(histograms=bins), task, released))
 
 
 @pytest.mark.parametrize("deviation", [5.0, 40.0])
