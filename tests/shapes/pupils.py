@@ -47,9 +47,9 @@ def pupils(number: int = 900, marks: float = 4, seed: int = 1) -> DatabaseShape:
     return DatabaseShape(tables, _spec(number, len(owner)))
 
 
-def marks_of_persons(number: int = 900, most: int = 5) -> Shape:
+def marks_of_persons(number: int = 900, most: int = 5, seed: int = 1) -> Shape:
     """The marks alone; up to ``most`` of a pupil, who is the privacy unit."""
-    whole = pupils(number)
+    whole = pupils(number, seed=seed)
     marks = whole.frames["marks"]
     unit = {"key": "pupil", "max_rows": most, "persons": {"public": number}}
     attributes = whole.spec["tables"]["marks"]["attributes"]
