@@ -169,6 +169,17 @@ def _require_more_rows(release: str, folder: Path, capsys) -> None:
     pd.testing.assert_frame_equal(frames["visits"], visits, check_dtype=False)
     (counted,) = load(release).answer("patients: count()").answer.estimates
     assert counted.low <= 1_000 <= counted.high
+    # of a patient at most four visits were used, so counts are of these
+    used = pd.read_csv(folder / "visits.csv")["patient"].value_counts().clip(upper=4).sum()
+    (counted,) = load(release).answer("visits: count()").answer.estimates
+    assert counted.low <= used <= counted.high
+    capsys.readouterr()
+    for question in ("visits: count() where ward = 'd'", "drugs: count()"):
+        assert run(["answer", release, question, "--json"]) == 0
+        (asked,) = json.loads(capsys.readouterr().out)["estimates"]
+        assert asked["low"] < asked["estimate"] < asked["high"]
+    assert run(["answer", release, "count()"]) == 2
+    assert "has several tables: patients, visits, drugs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
