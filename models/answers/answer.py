@@ -177,26 +177,26 @@ def answer_question(
     regressed = question.kind in ("linear", "logistic")
     if regressed and counted.number:
         raise InputError(_REGRESSED)
-    evidence = Evidence.of(question.renamed(counted.names), counted, regressed)
+    evidence = QuestionCounts.of(question.renamed(counted.names), counted, regressed)
     z, task = float(ndtri((1 + confidence) / 2)), counted.task
-    asked = Answer(
+    answer = Answer(
         question, estimand, confidence, (), 0.0, "", task.neighbours.max_rows > 1, evidence.most
     )
     if regressed:
         rows = draw_rows(counted.model)
         regression = Regression(question, evidence.slices, evidence.released, rows, task.data_rows)
         basis = _CORRECTED if regression.corrected else _UNCORRECTED
-        return replace(asked, estimates=regression.estimates(estimand, z), basis=basis)
+        return replace(answer, estimates=regression.estimates(estimand, z), basis=basis)
     joint, basis = evidence.joint()
     figures = evidence.figures(joint, estimand, z)
     cases = evidence.cases()
     noise = float(np.median([figures.noise_of_rows(case) for case in cases]))
     estimates = tuple(figures.estimate(case) for case in cases)
-    return replace(asked, estimates=estimates, clear_from=z * noise / _MOSTLY_NOISE, basis=basis)
+    return replace(answer, estimates=estimates, clear_from=z * noise / _MOSTLY_NOISE, basis=basis)
 
 
 @dataclass(frozen=True)
-class Evidence:
+class QuestionCounts:
     """The released numbers that answer a question, in slices of its columns.
 
     Of units with several rows the number of these is among the columns.
@@ -209,7 +209,7 @@ class Evidence:
     slices: Mapping[str, Histogram]
 
     @classmethod
-    def of(cls, question: Question, counted: CountedRows, regressed: bool) -> Evidence:
+    def of(cls, question: Question, counted: CountedRows, regressed: bool) -> QuestionCounts:
         """That of a question; InputError if no counts say how far drawn rows may be off."""
         task, released = counted.task, counted.released
         assert released is not None
@@ -272,7 +272,7 @@ def shares_of_parts(counted: CountedRows, parts: Partition) -> list[tuple[float,
         InputError: no counts say how far drawn rows may be off.
     """
     question = Question(f"table({parts.name})", "table", (parts.column,)).renamed(counted.names)
-    evidence = Evidence.of(question, counted, regressed=False)
+    evidence = QuestionCounts.of(question, counted, regressed=False)
     figures = evidence.figures(evidence.joint()[0], "table", float(ndtri(0.975)))
     (attribute,) = question.names
     starts = evidence.slices[attribute].starts

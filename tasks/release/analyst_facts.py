@@ -156,8 +156,10 @@ def _of_table(
         for each in names
         if counted and (histogram := histogram_of(counted, rows.domain[each]))
     }
-    of_rows = counted is not None and counted.complete and not counted.number
-    noise = [each for columns, each in noisy.items() if len(columns) == 2 and of_rows]
+    of_rows = counted is not None and not counted.number
+    alone = _alone(names, strengths, pairs) if of_rows else ()
+    pair_noise = [each for columns, each in noisy.items() if len(columns & set(names)) == 2]
+    noise = pair_noise if counted and counted.complete and of_rows else []
     return TableFacts(
         name,
         number,
@@ -167,7 +169,7 @@ def _of_table(
         _strongest(rows, strengths, pairs),
         pairs,
         smallest_groups(float(np.median(noise))) if noise else (),
-        tuple(_losses(task, histograms, noisy, _alone(names, strengths, pairs))),
+        tuple(_losses(task, histograms, noisy, alone)),
     )
 
 
