@@ -108,17 +108,20 @@ def conditions_on_units(where: Where, schema: Schema) -> Where:
     return of_units
 
 
-def require_unconditional(where: Where, task: Task) -> None:
-    """Check that rows that belong to persons are drawn without a condition.
+def require_of_persons(where: Where, task: Task) -> None:
+    """Check that conditions on rows that belong to persons are on attributes of persons.
 
     Raises:
-        InputError: there is one.
+        InputError: one is on an attribute in which rows of a person differ.
     """
-    if where and task.persons:
-        raise InputError(
-            "--where: rows that belong to persons are not drawn under conditions; draw without, "
-            "and select rows of the output"
-        )
+    shared = task.persons.attributes if task.persons else where
+    for name in where:
+        if name not in shared:
+            usable = f"give conditions on {', '.join(shared)}, or " if shared else ""
+            raise InputError(
+                f"--where {name}: rows of a person differ in it; {usable}draw without, and select "
+                "rows of the output"
+            )
 
 
 def _fault(column: Column, value: object) -> str:
@@ -195,7 +198,7 @@ def _sample_table(home: Home, saved: SavedModel, draw: Draw, where: Where) -> No
     if draw.database and draw.workers:
         raise InputError(_ONE_FILE)
     require_declared(where, task.domain)
-    require_unconditional(where, task)
+    require_of_persons(where, task)
     if draw.database and not draw.binary:
         require_room(home.folder, disk_room.file_bytes(task.domain, draw.rows))
         target = database_sampling.target_of(saved, draw.database, draw.release, _drawn(draw))

@@ -191,20 +191,27 @@ def _with_sum(counts: Integers, total: int) -> Integers | None:
     return np.array(chosen[::-1], dtype=np.int64)
 
 
-def draw_people(tasks: UnitTasks, model: RowModel, rows: int, rng: SamplingSource) -> People:
-    """Persons with exactly ``rows`` rows in all.
+def draw_people(
+    tasks: UnitTasks, model: RowModel, rows: int, rng: SamplingSource, where: Where
+) -> People:
+    """Persons with exactly ``rows`` rows in all, whose attributes fulfil the conditions ``where``.
 
-    Where the key's pattern names too few persons, they have more rows each.
+    Where the key's pattern names too few persons, they have more rows each. SampleError if they
+    cannot be drawn.
     """
-    people = People.of(tasks, model.sample(min(_PILOT, tasks.capacity), rng.spawn(1)[0]))
+
+    def drawn(number: int) -> People:
+        return People.of(tasks, model.sample(number, rng.spawn(1)[0], where))
+
+    people = drawn(min(_PILOT, tasks.capacity))
     mean, people = float(people.counts.mean()), people.take(slice(0, 0))
     while people.rows < rows and people.number < tasks.capacity:
         wanted = min(max(round((rows - people.rows) / mean), 1), tasks.capacity - people.number)
-        people = people.followed_by(People.of(tasks, model.sample(wanted, rng.spawn(1)[0])))
+        people = people.followed_by(drawn(wanted))
     if people.rows < rows:
         return people.raised(rows, tasks.most_rows, rng.generator)
     if spare := min(_SPARE, tasks.capacity - people.number):
-        people = people.followed_by(People.of(tasks, model.sample(spare, rng.spawn(1)[0])))
+        people = people.followed_by(drawn(spare))
     return people.up_to(rows)
 
 
@@ -236,13 +243,14 @@ class UnitsSampler(Sampler):
         return tuple(column.name for column in self.domain if isinstance(column, Serial))
 
     def prepared(self, rows: int, rng: SamplingSource, where: Where) -> UnitsSampler:
-        """The same with its ``people``; SampleError if there is a condition on rows."""
-        if where:
+        """The same with its ``people``; SampleError if there is a condition on single rows."""
+        if of_rows := [name for name in where if name not in self.tasks.given]:
             raise SampleError(
-                "rows that belong to persons are not drawn under conditions; draw without, and "
-                "select rows of the output"
+                f"rows of a person differ in '{of_rows[0]}', which can have no condition; draw "
+                "without, and select rows of the output"
             )
-        return replace(self, people=draw_people(self.tasks, self.model, rows, rng.spawn(1)[0]))
+        people = draw_people(self.tasks, self.model, rows, rng.spawn(1)[0], where)
+        return replace(self, people=people)
 
     def draw(self, rows: int, rng: SamplingSource, given: Given = ANYTHING) -> Table:
         """The rows of the prepared persons whose first row is among ``rows`` rows.

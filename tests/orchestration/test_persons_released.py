@@ -81,8 +81,11 @@ def test_persons_are_released_with_their_rows(visits: Path, seeded_noise, capsys
     more = ["sample", said["release"], "--rows", "60"]
     assert run([*more, "--out", "more.csv"]) == 0
     assert pd.read_csv("more.csv").groupby("person").born.nunique().max() == 1
-    assert run([*more, "--out", "some.csv", "--where", "sex=f"]) == 2
-    assert "not drawn under conditions" in capsys.readouterr().err
+    assert run([*more, "--out", "some.csv", "--where", "sex=f"]) == 0
+    assert pd.read_csv("some.csv").sex.tolist() == ["f"] * 60
+    assert run([*more, "--out", "none.csv", "--where", "ward=a"]) == 2
+    assert "rows of a person differ in it; give conditions on sex, born" in capsys.readouterr().err
+    assert run(["answer", said["release"], "count()"]) == 0
 
 
 def test_too_few_keys_are_found_before_the_charge(visits: Path, capsys) -> None:

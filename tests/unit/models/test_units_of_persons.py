@@ -261,9 +261,11 @@ def test_persons_whose_rows_are_hard_to_complete_keep_their_attributes(monkeypat
     assert frame.cost.eq(9).mean() > 0.9
 
 
-def test_conditions_are_refused_and_rows_are_by_default_what_declared_persons_can_have(model):
-    with pytest.raises(SampleError, match="not drawn under conditions"):
-        model.sample(10, SamplingSource(6), where={"sex": "f"})
+def test_conditions_are_on_persons_and_rows_by_default_what_declared_ones_can_have(model):
+    frame = model.sample(40, SamplingSource(6), where={"sex": "f"}).frame()
+    assert frame["sex"].tolist() == ["f"] * 40 and frame["person"].nunique() > 5
+    with pytest.raises(SampleError, match="differ in 'ward'"):
+        model.sample(10, SamplingSource(6), where={"ward": "3"})
     assert task_with(max_rows=3).output_rows == 180
     assert task_with(max_rows=3, persons={"measured": True}).output_rows == 240
 
