@@ -99,22 +99,24 @@ class FamilyModel:
         return None
 
     def counted_rows(self, table: str, task: Task) -> CountedRows:  # noqa: ARG002
-        """What was counted of the rows of a table: of another than the lead, those of parents."""
-        if table == self.task.schema.lead:
+        """What was counted of the rows of a table, or of those that its rows refer to."""
+        key = unit_key(self.task.schema, table)
+        if key is None:
             return counted_rows(self.fitted[table], self.families[table].units)
-        family = next(each for each in self.families.values() if table in each.children)
+        family, columns = self.families[key.parent], self.task.schema.tables[table].modelled
         child = family.children[table]
-        names = {
-            column: name for column, name in child.names.items() if name in child.tasks.of_rows
-        }
+        names = {column: name for column, name in child.names.items() if column in columns}
         return counted_units(child.tasks, self.fitted[family.table], names)
 
     @property
     def histograms(self) -> Mapping[str, Mapping[str, Histogram]]:
-        """The released histograms of the attributes of the lead."""
-        lead = self.task.schema.lead
-        columns, histograms = self.task.schema.tables[lead], self.fitted[lead].histograms
-        return {lead: {name: each for name, each in histograms.items() if name in columns}}
+        """The released histograms of the attributes of tables that refer to no units."""
+        tables = self.task.schema.tables
+        return {
+            table: {name: each for name, each in fitted.histograms.items() if name in tables[table]}
+            for table, fitted in self.fitted.items()
+            if unit_key(self.task.schema, table) is None
+        }
 
     @property
     def samplers(self) -> Mapping[str, Never]:
