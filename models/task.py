@@ -42,12 +42,14 @@ class Persons:
     """The privacy units of a table whose rows belong to persons; public.
 
     ``key`` names the person of a row, all rows of a person agree on ``attributes``. ``number`` is
-    the declared number of persons; None if it is to be measured.
+    the declared number of persons; None if it is to be measured. Rows of a person follow each other
+    by ``order``, if it is declared.
     """
 
     key: str
     attributes: tuple[str, ...]
     number: int | None = None
+    order: str | None = None
 
 
 @dataclass(frozen=True)
@@ -395,7 +397,7 @@ def _persons_of(spec: Spec, task: Task) -> Persons | None:
     dependencies = [known for rule in task.hard if (known := functional_dependency(rule))]
     determined = closure_of({unit.key, *declared}, dependencies)
     names = tuple(name for name in task.domain.modelled if name in determined)
-    return Persons(unit.key, names, unit.declared_persons)
+    return Persons(unit.key, names, unit.declared_persons, unit.order)
 
 
 def _named(table: str, task: Task) -> Task:

@@ -280,3 +280,11 @@ def summed_here(kernel: Callable[[Array], Integers], pieces: Sequence[Array]) ->
 def empty_table(domain: Domain) -> Table:
     """A table without rows."""
     return Table(domain, {column.name: np.zeros(0, code_type(column)) for column in domain})
+
+
+def order_of_rows(table: Table, name: str | None) -> Floats | None:
+    """Numbers (n,) by which rows of a unit follow each other, missing ones last; None without."""
+    if name is None:
+        return None
+    numbers = table.domain[name].comparable(table.codes[name])
+    return np.where(np.isnan(numbers), np.inf, numbers)

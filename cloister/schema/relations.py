@@ -31,7 +31,8 @@ class ForeignKey:
     """``column`` of ``table`` names a row of ``parent`` by its primary ``key``.
 
     At most ``max_rows`` rows of ``table`` refer to the same row. A reference that is ``optional``
-    may be missing: without the row that it names its own row stays.
+    may be missing: without the row that it names its own row stays. Rows that refer to the same row
+    follow each other by the attribute ``order``, if one is declared.
     """
 
     table: str
@@ -40,6 +41,7 @@ class ForeignKey:
     key: str
     max_rows: int
     optional: bool = False
+    order: str | None = None
 
     @property
     def to_itself(self) -> bool:

@@ -107,12 +107,14 @@ class PersonsSpec(Declared):
 class PersonUnit(Declared):
     """One person is all rows with the same value of ``key``, at most ``max_rows`` of them.
 
-    Without ``persons`` a release measures their number.
+    Without ``persons`` a release measures their number. Rows of a person follow each other by the
+    attribute ``order``.
     """
 
     key: str
     max_rows: int = Field(ge=1)
     persons: PersonsSpec | None = Field(default=None, exclude_if=lambda value: value is None)
+    order: str | None = Field(default=None, exclude_if=lambda name: name is None)
 
     @property
     def declared_persons(self) -> int | None:
@@ -235,11 +237,13 @@ class ValidationSpec(Declared):
 class ForeignKeySpec(Declared):
     """A foreign key: the column names a row of ``table``.
 
-    At most ``max_rows`` rows may name the same one; of more, a random part is left out.
+    At most ``max_rows`` rows may name the same one; of more, a random part is left out. Rows that
+    name the same one follow each other by the attribute ``order``.
     """
 
     table: str
     max_rows: int = Field(ge=1)
+    order: str | None = Field(default=None, exclude_if=lambda name: name is None)
 
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"

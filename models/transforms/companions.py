@@ -456,7 +456,7 @@ class RowDraws:
     def further(self, units: Mapping[str, Integers], rng: np.random.Generator) -> Drawn:
         """Another row (n,) of persons with some codes (n,), among them those of a first row."""
         drawn, alive = self._drawn(units, self._beside(()), rng)
-        shared = {name: units[name] for name in (*self.tasks.given, self.tasks.counted)}
+        shared = {name: units[name] for name in self.tasks.shared}
         rows, completed = self.completed(shared | dict(self.tasks.second_rows(drawn)), rng)
         return rows, alive & completed
 
@@ -524,7 +524,7 @@ class RowDraws:
 def companions_of(tasks: UnitTasks, model: RowModel) -> Companions:
     """What goes with what in rows of one person, by the pairs of rows that a model gives."""
     source = SamplingSource(_SEED)
-    if tasks.most_rows < FURTHER or not tasks.second:
+    if tasks.most_rows < FURTHER or not tasks.second or tasks.order:
         return Companions()
     units = model.sample(_POOL, source.spawn(1)[0])
     several = tasks.counts(units) >= FURTHER

@@ -41,7 +41,7 @@ from cloister.models.transforms.unit_tables import PERSONS, UnitTasks
 from cloister.models.transforms.units import UnitRows
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.columns import Serial
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Domain, Table, order_of_rows
 
 _PILOT = 2_048
 """Persons drawn to estimate how many are needed: their mean number of rows is within 2 %."""
@@ -72,6 +72,11 @@ and half the probability is the model's."""
 _TWO_ROWS = (
     "persons are drawn first, each with its attributes, its number of rows and two of its rows; "
     "of one with more, each further row is drawn under one of these two"
+)
+
+_IN_ORDER = (
+    "persons are drawn first, each with its attributes, its number of rows and its first two rows "
+    "by {}; each further row is drawn under the one before it, as neighbours among later rows are"
 )
 
 _ONE_ROW = (
@@ -293,6 +298,11 @@ class _RowsOfUnits:
         self._flat = RowDraws(sampler.tasks, sampler.model, FLATNESS)
         self._row_rules = [rule for rule in sampler.tasks.whole.hard if rule.arity == 1]
         self._spare, self._units, self._sizes = people.spare, people.units, people.counts.copy()
+        self._started = np.ones(people.number, dtype=bool)
+        if start := sampler.tasks.start:
+            self._started = people.units.codes[start] == 1
+            stored = people.units.stored | {start: np.ones(people.number, dtype=np.int64)}
+            self._units = Table(people.units.domain, stored)
         self._numbers = people.first + np.arange(people.number)
         self._drawn = np.zeros(people.number, dtype=np.int64)
         self._failed = np.zeros(people.number, dtype=np.int64)
@@ -319,25 +329,23 @@ class _RowsOfUnits:
             valid = begun == self._begun[units]
             tables.append(table.take(valid))
             owners.append(units[valid])
-        return Table.concatenate(tables).take(np.argsort(np.concatenate(owners), kind="stable"))
+        rows, units = Table.concatenate(tables), np.concatenate(owners)
+        if (numbers := order_of_rows(rows, self._tasks.order)) is not None:
+            return rows.take(np.lexsort((numbers, units)))
+        return rows.take(np.argsort(units, kind="stable"))
 
     def _take_first_rows(self) -> None:
         """Take the first two rows that persons were drawn with, where no rule is against it."""
-        some = np.flatnonzero(self._sizes)
-        names = (*self._tasks.of_rows, *self._beside)
+        some = np.flatnonzero((self._sizes > 0) & self._started)
+        names = (*self._tasks.of_rows, *self._tasks.shared)
         first = {name: self._of(some, name) for name in names}
         codes, present = self._tasks.present(first, self._tasks.of_rows)
         rows = Table.completed(self._sampler.domain, codes, len(some))
         self._choose(some, (rows, present), 1)
         two = np.flatnonzero((self._drawn == 1) & (self._sizes > 1))
         second = {name: self._of(two, column) for name, column in self._tasks.second.items()}
-        codes = second | {name: self._of(two, name) for name in self._beside}
+        codes = second | {name: self._of(two, name) for name in self._tasks.shared}
         self._choose(two, self._draws.completed(codes, self._rng), 1)
-
-    @cached_property
-    def _beside(self) -> tuple[str, ...]:
-        """What rows of a person share, and their number."""
-        return (*self._tasks.given, self._tasks.counted)
 
     def _of(self, units: Integers, name: str) -> Integers:
         """The codes (n,) of an attribute of the table of persons."""
@@ -348,21 +356,27 @@ class _RowsOfUnits:
         kinds = 2 * np.minimum(self._drawn[missing], 2) + (self._failed[missing] > _PLAIN)
         for kind in np.unique(kinds):
             some = missing[kinds == kind]
-            times = CANDIDATES if kind >= 4 else _FEW
+            times = self._candidates(int(kind) // 2)
             yield from np.array_split(some, -(-len(some) * times // _MOST))
 
     def _extend(self, units: Integers) -> None:
         """Draw one more row of each person (n,), all of which have no row, one, or more."""
         rank, flat = int(self._drawn[units[0]]), bool(self._failed[units[0]] > _PLAIN)
-        draws, times = self._flat if flat else self._draws, CANDIDATES if rank > 1 else _FEW
+        draws, times = self._flat if flat else self._draws, self._candidates(rank)
         some = np.repeat(units, times)
-        codes = {name: self._of(some, name) for name in self._beside}
+        codes = {name: self._of(some, name) for name in self._tasks.shared}
         if not rank:
             self._choose(units, draws.first(codes, self._rng), times)
             return
-        turns = np.tile(np.arange(times) % min(rank, 2), len(units))
+        if self._tasks.start and rank > 1:
+            codes[self._tasks.start] = np.zeros(len(some), dtype=np.int64)
+        turns = np.tile(np.arange(times) % (1 if self._tasks.order else min(rank, 2)), len(units))
         codes |= {name: two[some, turns] for name, two in self._two.items()}
         self._choose(units, draws.further(codes, self._rng), times)
+
+    def _candidates(self, rank: int) -> int:
+        """How many candidates of a row there are, after so many of its person."""
+        return CANDIDATES if rank > 1 and not self._tasks.order else _FEW
 
     def _choose(self, units: Integers, candidates: Drawn, times: int) -> None:
         """Take one of ``times`` candidates of each person (n,), row by row, if one breaks no rule.
@@ -389,9 +403,10 @@ class _RowsOfUnits:
     def _keep(self, rows: Table, units: Integers) -> None:
         """Add a row of each person (n,)."""
         self._taken.append((rows.narrow(), units, self._begun[units]))
-        early = self._drawn[units] < 2
+        turns = np.zeros_like(units) if self._tasks.order else self._drawn[units]
+        early = turns < 2
         for name, codes in self._two.items():
-            codes[units[early], self._drawn[units[early]]] = rows.stored[name][early]
+            codes[units[early], turns[early]] = rows.stored[name][early]
         if self._companions.sizes:
             self._sums[units] += self._companions.sums(self._companions.numbers(rows.stored))
         self._drawn[units] += 1
@@ -517,8 +532,9 @@ class UnitsModel(TransformedModel[UnitRows]):
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
         companions, tasks = self.transformation.companions, self.transformation.tasks
         mixed = tasks.second and tasks.fixed
+        two = _IN_ORDER.format(tasks.order) if tasks.order in tasks.second else _TWO_ROWS
         return (
-            _TWO_ROWS if tasks.second else _ONE_ROW,
+            two if tasks.second else _ONE_ROW,
             *((_AS_FIRST.format(", ".join(tasks.fixed)),) if mixed else ()),
             *(f"{PERSONS}: {sentence}" for sentence in self.persons.post_processing()),
             *((_ALIKE,) if companions is not None and companions.sizes else ()),

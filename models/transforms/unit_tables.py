@@ -5,6 +5,10 @@ and two of them by lot: the first under the names of its attributes, the second 
 own, missing where there is none. So a person more or less is one row more or less, and rules
 between two rows of one person are rules on one row.
 
+Where rows have an order, the two are neighbours in it: by lot the first two of the person, or two
+later ones, which an attribute says. The order is then a rule on one row as well, so that a model
+counts how far apart the two are.
+
 What rules between rows of different persons fix, such as the city of a zip code, the second row
 does not have: two maps could differ. It is drawn as that of a first row.
 """
@@ -25,12 +29,13 @@ from cloister.constraints import DenialConstraint
 from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.errors import PlanError
 from cloister.figures import count_of
+from cloister.hashing import keyed_rows
 from cloister.models.task import Persons, Task
 from cloister.models.transforms.differences import differences_of, unused_name
 from cloister.privacy.mechanisms.noise import Neighbours
-from cloister.schema.attributes import Integer
+from cloister.schema.attributes import Boolean, Integer
 from cloister.schema.columns import Column, Serial
-from cloister.schema.domain import Domain, Table, column_of
+from cloister.schema.domain import Domain, Table, column_of, order_of_rows
 from cloister.schema.relations import Database, Schema
 
 PERSONS = "persons"
@@ -44,7 +49,7 @@ class UnitTasks:
     Rows have the attributes ``given`` of their unit and a ``key`` that names it. ``counted`` is the
     attribute that is a unit's number of rows, at ``least`` so many; ``second`` are those of its
     second row, by the attribute of the first. ``within`` are hard constraints on two rows of the
-    same unit.
+    same unit. Where rows have an order, ``start`` says whether the two rows are the first.
     """
 
     whole: Task
@@ -55,6 +60,17 @@ class UnitTasks:
     second: Mapping[str, str]
     within: tuple[DenialConstraint, ...]
     least: int = 1
+    start: str | None = None
+
+    @property
+    def order(self) -> str | None:
+        """The attribute by which rows of a unit follow each other; None if none is declared."""
+        return persons_of(self.whole).order
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """The attributes under which rows of a unit are drawn: all but those of rows."""
+        return (*self.given, self.counted, *([self.start] if self.start else []))
 
     @cached_property
     def of_rows(self) -> tuple[str, ...]:
@@ -163,7 +179,7 @@ def unit_tasks(task: Task) -> UnitTasks:
         neighbours=Neighbours(task.neighbours.relation),
         wanted_rows=None,
         persons=None,
-        given=(*persons.attributes, rows.counted),
+        given=(*persons.attributes, *rows.facts),
     )
     tasks = rows.tasks(units)
     if tasks.capacity * tasks.most_rows < task.output_rows:
@@ -190,12 +206,26 @@ class RowsOfUnits:
     second: Mapping[str, str]
     within: tuple[DenialConstraint, ...]
     least: int
+    start: str | None = None
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """The columns that are of a unit's rows together."""
+        return (self.counted, *([self.start] if self.start else []))
 
     def tasks(self, units: Task) -> UnitTasks:
         """The tasks, where ``units`` is that of the table of units."""
         key, given = persons_of(self.whole).key, persons_of(self.whole).attributes
         return UnitTasks(
-            self.whole, units, key, given, self.counted, self.second, self.within, self.least
+            self.whole,
+            units,
+            key,
+            given,
+            self.counted,
+            self.second,
+            self.within,
+            self.least,
+            self.start,
         )
 
 
@@ -211,19 +241,22 @@ def rows_of_units(whole: Task, counted: str, least: int = 1) -> RowsOfUnits:
     of_rows = [name for name in domain.modelled if name not in persons.attributes]
     paired = [name for name in of_rows if name not in rules.fixed and most > 1]
     second = {name: unused_name(f"{name} of another row", domain) for name in paired}
+    start = unused_name(f"start of {counted}", domain) if persons.order and most > 2 else None
     counted = unused_name(counted, domain)
     number = Integer(type="integer", min=least, max=most, special=[most])
     columns = (
         *(domain[name] if least else _may_lack(domain[name], name) for name in of_rows),
         column_of(counted, number, Path()),
+        *([column_of(start, Boolean(type="boolean"), Path())] if start else []),
         *(_may_lack(domain[name], column) for name, column in second.items()),
     )
     constraints = (
         *rules.of_first(counted, least),
         *rules.of_second(second, counted),
         *rules.between(second, counted),
+        *rules.in_order(second, columns),
     )
-    return RowsOfUnits(whole, columns, constraints, counted, second, rules.within, least)
+    return RowsOfUnits(whole, columns, constraints, counted, second, rules.within, least, start)
 
 
 def under_fresh_keys(
@@ -248,7 +281,7 @@ def unit_table(table: Table, task: Task) -> Database:
 
     Privacy: a person's row is a function of that person's rows alone, in the order that bounding
         gave them by a keyed hash: the attributes of the first of them, their number, and the first
-        two. So a person more or less changes one row.
+        two, or two neighbours in their declared order. So a person more or less changes one row.
     """
     units = table.by_unit(partial(_units_in, unit_tasks(task)))
     return Database(Schema({PERSONS: units.domain}), {PERSONS: units})
@@ -263,20 +296,41 @@ def _units_in(tasks: UnitTasks, table: Table) -> Table:
 
 
 def two_rows(tasks: UnitTasks, rows: Table, owners: Integers, units: int) -> Mapping[str, Integers]:
-    """The number of rows of each of some units (n,), and the first two, as codes of their table.
+    """The number of rows of each of some units (n,), and two of them, as codes of their table.
 
-    ``owners`` (m,) are the numbers of the units of rows, which are in an order of no meaning.
+    ``owners`` (m,) are the numbers of the units of rows, which are in an order of no meaning: the
+    two are the first, or neighbours in the order of the rows.
     """
-    order, counts = np.argsort(owners, kind="stable"), np.bincount(owners, minlength=units)
+    line, counts = np.argsort(owners, kind="stable"), np.bincount(owners, minlength=units)
     begin, codes = np.cumsum(counts) - counts, {tasks.counted: counts - tasks.least}
+    if (numbers := order_of_rows(rows, tasks.order)) is not None:
+        line = np.lexsort((numbers, owners))
+    if tasks.start:
+        keys = np.zeros(units, dtype=np.int64)
+        keys[owners] = rows.codes[tasks.key]
+        skipped = _rows_before_pair(keys, counts)
+        codes[tasks.start], begin = (skipped == 0).astype(np.int64), begin + skipped
     first = {name: name for name in tasks.of_rows}
     for rank, columns in enumerate((first, tasks.second)):
         there = np.flatnonzero(counts > rank)
-        row = order[begin[there] + rank]
+        row = line[begin[there] + rank]
         for name, column in columns.items():
             codes[column] = np.full(units, tasks.whole.domain[name].values)
             codes[column][there] = rows.codes[name][row]
     return codes
+
+
+def _rows_before_pair(keys: Integers, counts: Integers) -> Integers:
+    """How many rows of each unit (n,) precede its pair of neighbours.
+
+    Of half of the units with a third row none, of the others one at least. A hash of the unit's key
+    decides: one of its rows would be alike for units with rows alike.
+    """
+    lots = keyed_rows((keys,), b"pairs of neighbours")
+    later = np.maximum(counts - 2, 0).astype(np.uint64)
+    among = (lots >> np.uint64(1)) % np.maximum(later, np.uint64(1))
+    chosen = (lots % np.uint64(2) == 1) & (counts > 2)
+    return np.where(chosen, among.astype(np.int64) + 1, 0)
 
 
 def persons_of(task: Task) -> Persons:
@@ -305,11 +359,17 @@ class _Rules:
     fixed: frozenset[str]
     key: str
     shared: frozenset[str]
+    order: str | None
 
     @classmethod
     def of(cls, task: Task, persons: Persons) -> _Rules:
         """Those of a task; PlanError if one cannot hold."""
         first, within, shared = [], [], frozenset({persons.key, *persons.attributes})
+        if persons.order in shared:
+            raise PlanError(
+                f"rows of a person cannot be ordered by '{persons.order}', on which all of them "
+                "agree; order them by an attribute of rows, or leave order out"
+            )
         for rule in task.constraints:
             of_persons = shared.issuperset(rule.attributes)
             if of_persons and rule.hard and not constraints.holds_for_equal_rows(rule, task.domain):
@@ -324,7 +384,7 @@ class _Rules:
                 within.append(rule)
         across = (rule for rule in first if rule.hard and rule.arity == 2)
         fixed = frozenset(name for rule in across for name in _fixed_by(rule, shared))
-        return cls(tuple(first), tuple(within), fixed, persons.key, shared)
+        return cls(tuple(first), tuple(within), fixed, persons.key, shared, persons.order)
 
     def of_first(self, counted: str, least: int) -> Iterator[DenialConstraint]:
         """Those of first rows, which units have that have any."""
@@ -345,6 +405,8 @@ class _Rules:
         """The rules on two rows of one person as rules on its row, in both orders of the two."""
         for rule in self.within:
             names = [name for name in rule.attributes if name not in self.shared]
+            if names == [self.order] and constraints.key_attributes(rule):
+                continue
             if not names or not self.fixed.isdisjoint(names):
                 continue
             rest = [p for p in rule.predicates if not _same_key(p, self.key)]
@@ -352,6 +414,24 @@ class _Rules:
             for number, predicates in enumerate(sorted(both, key=repr), start=1):
                 name = f"{rule.name}, of two rows" + (f" ({number})" if len(both) > 1 else "")
                 yield DenialConstraint(name, predicates)
+
+    def in_order(
+        self, second: Mapping[str, str], columns: Iterable[Column]
+    ) -> Iterator[DenialConstraint]:
+        """The order of two rows of one person as rules on its row; rows that lack it come last."""
+        if self.order is None or self.order not in second:
+            return
+        one, two = Cell(1, self.order), Cell(1, second[self.order])
+        op = Op.GE if self._differ_in(self.order) else Op.GT
+        yield DenialConstraint(f"order by {self.order}", (Predicate(one, op, two),))
+        if any(column.name == self.order and column.attribute.nullable for column in columns):
+            lacking = (Predicate(one, Op.EQ, None), Predicate(two, Op.NE, None))
+            yield DenialConstraint(f"order by {self.order}, presence", lacking)
+
+    def _differ_in(self, name: str) -> bool:
+        """Whether no two rows of one person have the same value of an attribute."""
+        keys = (constraints.key_attributes(rule) or () for rule in self.within)
+        return any({*names} == {self.key, name} for names in keys)
 
 
 def _of_units_with(

@@ -191,14 +191,14 @@ def counts_pairs(method: Facts) -> bool:
 def second_attributes(tasks: Sequence[UnitTasks], budget: Budget) -> list[tuple[str, ...]]:
     """The attributes that second rows of units have, for each task of theirs: as noise allows.
 
-    Those of most values go first. As many units have two rows as is likeliest for the mean: numbers
-    of rows are then geometric.
+    Those of most values go first, and that of the order last. As many units have two rows as is
+    likeliest for the mean: numbers of rows are then geometric.
     """
     units = tasks[0].units
     domain, partition = units.domain, units.neighbours.partition
     several = [_units_of_two(each) for each in tasks]
     second = [(index, name) for index, each in enumerate(tasks) for name in each.second]
-    second.sort(key=lambda one: tasks[one[0]].whole.domain[one[1]].size)
+    second.sort(key=lambda one: _least_of_all(tasks[one[0]], one[1]))
     alone = len(domain.names) - len(second)
     while second:
         noise = noise_of_counts(budget.epsilon, budget.delta, alone + len(second))
@@ -208,6 +208,11 @@ def second_attributes(tasks: Sequence[UnitTasks], budget: Budget) -> list[tuple[
             break
         second.remove(drowned[-1])
     return [tuple(name for of, name in second if of == index) for index in range(len(tasks))]
+
+
+def _least_of_all(tasks: UnitTasks, name: str) -> tuple[bool, int]:
+    """What attributes of second rows are sorted by: the first ones stay longest."""
+    return name != tasks.order, tasks.whole.domain[name].size
 
 
 def _units_of_two(tasks: UnitTasks) -> float:
@@ -278,5 +283,7 @@ def rows_held(tasks: UnitTasks) -> str:
     if not second:
         return "which holds one of its rows"
     if second == attributes:
-        return "which holds two of its rows"
-    return f"which holds one of its rows, and {second} of the {attributes} attributes of another"
+        neighbours = "two of its rows that follow each other"
+        return f"which holds {neighbours if tasks.order else 'two of its rows'}"
+    another = "the row after it" if tasks.order else "another"
+    return f"which holds one of its rows, and {second} of the {attributes} attributes of {another}"

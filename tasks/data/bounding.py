@@ -12,7 +12,7 @@ from cloister.errors import DataError
 from cloister.hashing import Words, keyed_rows
 from cloister.privacy.door.table import first_by_lot, lots_of_rows, rows_first_in_line
 from cloister.schema import relations
-from cloister.schema.domain import Table
+from cloister.schema.domain import Table, order_of_rows
 
 
 def bound(database: relations.Database, key: bytes) -> relations.Database:
@@ -63,8 +63,9 @@ def first_of_parents(
 ) -> Table:
     """Of rows that all refer to one that is there, the first by lot of each, parent by parent."""
     parents = relations.parent_rows(database, reference)
-    stay = first_by_lot(parents, lots, reference.max_rows)
-    return database.tables[reference.table].take(stay)
+    rows = database.tables[reference.table]
+    order = order_of_rows(rows, reference.order)
+    return rows.take(first_by_lot(parents, lots, reference.max_rows, order))
 
 
 def linked(

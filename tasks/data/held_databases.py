@@ -192,7 +192,8 @@ class _Exchange:
             to_lead = partial(held_rows.by_number, self.number)
             return held_rows.exchanged(self.workers, to_lead, _in_order, rows, self.number)
         (reference,) = references
-        most = RowBound(reference.max_rows, bounding.key_of_lots(reference, self.key))
+        lots = bounding.key_of_lots(reference, self.key)
+        most = RowBound(reference.max_rows, lots, reference.order)
         rows = held_rows.bounded_together(self.workers, most, rows, self.long, self.number)
         if reference.parent == self.schema.lead:
             return rows

@@ -20,17 +20,21 @@ from cloister.errors import StorageError
 from cloister.hashing import Words
 from cloister.privacy.door.table import first_by_lot, hashes_of_cells, lots_of_rows
 from cloister.schema.block_table import BlockStore, BlockTable
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Domain, Table, order_of_rows
 from cloister.tasks.data.workers import Workers
 
 _T = TypeVar("_T")
 
 
 class RowBound(NamedTuple):
-    """The most rows of each person, or of whatever else rows belong to; the key is for lots."""
+    """The most rows of each person, or of whatever else rows belong to; the key is for lots.
+
+    With an ``order`` those that stay follow each other by that attribute.
+    """
 
     most: int
     key: bytes
+    order: str | None = None
 
 
 class HeldBlocks(BlockStore):
@@ -171,7 +175,8 @@ def within_bound(bound: RowBound, *shares: Share) -> Share:
     table, people, lots = put_together(*shares)
     if lots is None:
         lots = lots_of_rows(people, table.stored.values(), bound.key)
-    return Share(table, people, lots).take(first_by_lot(people, lots, bound.most))
+    order = order_of_rows(table, bound.order)
+    return Share(table, people, lots).take(first_by_lot(people, lots, bound.most, order))
 
 
 def bounded_together(
@@ -180,10 +185,11 @@ def bounded_together(
     """The rows within the bound of each person, all of a person in one of ``number`` ranges.
 
     Persons with more than ``long`` rows in a share are bounded before they meet there: equal rows
-    of theirs meet first, so that these have the same lots.
+    of theirs meet first, so that these have the same lots. Not where rows have an order: which of
+    them follow each other is known only where all of a person are.
     """
     merge = partial(within_bound, bound)
-    if max(workers.map(_most_rows, shares)) > max(bound.most, long):
+    if bound.order is None and max(workers.map(_most_rows, shares)) > max(bound.most, long):
         by_cells = partial(_by_cells, bound.key, number)
         shares = exchanged(workers, by_cells, merge, shares, number)
     return exchanged(workers, partial(by_number, number), merge, shares, number)

@@ -172,7 +172,7 @@ class OnWorkers:
         table, report = self._opened(blocks, source)
         shares: Sequence[Any] = self.workers.hold(itemgetter(2), blocks)
         long = _PART_ROWS // _LONG
-        of_rows = RowBound(bound.unit.max_rows, bound.key)
+        of_rows = RowBound(bound.unit.max_rows, bound.key, bound.unit.order)
         shares = bounded_together(self.workers, of_rows, shares, long, len(shares))
         named = self.workers.hold(partial(_named, bound.unit.key), shares)
         bounded = HeldUnits.over(HeldBlocks.of(self.workers, source.domain, named))

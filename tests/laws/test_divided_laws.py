@@ -145,7 +145,7 @@ def by_row(number: int, share: Share) -> list[Share]:
         (held_rows, "_by_cells", where_they_are),
         (held_rows, "by_number", by_row),
         (held_databases, "_in_order", put_together),
-        (held_databases, "RowBound", lambda most, key: RowBound(most, b"another")),
+        (held_databases, "RowBound", lambda most, key, order: RowBound(most, b"another")),
         (held_databases, "_summed_degrees", lambda name, most, *each: (each[0].tables[name], None)),
     ],
 )

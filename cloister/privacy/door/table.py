@@ -23,7 +23,7 @@ from typing import Generic
 import numpy as np
 import pandas as pd
 
-from cloister.arrays import Array, Integers, place_among_equal
+from cloister.arrays import Array, Floats, Integers, place_among_equal
 from cloister.errors import DataError, UnplannedQuery
 from cloister.hashing import Words, keyed_numbers, keyed_rows
 from cloister.privacy.door.journal import Journal
@@ -41,7 +41,7 @@ from cloister.privacy.queries.query import (
 )
 from cloister.privacy.queries.raw_columns import RawColumns
 from cloister.schema.attributes import AnyAttribute
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Domain, Table, order_of_rows
 from cloister.schema.sources.storage_types import texts
 from cloister.schema.spec import PersonUnit
 
@@ -67,7 +67,8 @@ def bound_contribution(table: Table, people: Integers, unit: PersonUnit, key: by
     Args:
         people: the number of each row's person, (rows,).
     """
-    chosen = rows_within_bound(people, table.stored.values(), unit.max_rows, key)
+    order = order_of_rows(table, unit.order)
+    chosen = rows_within_bound(people, table.stored.values(), unit.max_rows, key, order)
     return with_person_codes(table, people, unit.key).take(chosen)
 
 
@@ -91,10 +92,14 @@ def person_numbers(names: pd.Series, key: bytes) -> Integers:
 
 
 def rows_within_bound(
-    people: Integers, columns: Iterable[Array], most: int, key: bytes
+    people: Integers,
+    columns: Iterable[Array],
+    most: int,
+    key: bytes,
+    order: Floats | None = None,
 ) -> Integers:
-    """Row numbers, person by person: for each, those with the ``most`` smallest lots, in order."""
-    return first_by_lot(people, lots_of_rows(people, columns, key), most)
+    """Row numbers, person by person: for each, at most ``most``; see :func:`first_by_lot`."""
+    return first_by_lot(people, lots_of_rows(people, columns, key), most, order)
 
 
 def hashes_of_cells(people: Integers, columns: Iterable[Array], key: bytes) -> Words:
@@ -116,10 +121,28 @@ def lots_of_rows(people: Integers, columns: Iterable[Array], key: bytes) -> Word
     return lots
 
 
-def first_by_lot(people: Integers, lots: Words, most: int) -> Integers:
-    """Row numbers, person by person: for each, those with the ``most`` smallest lots, in order."""
+def first_by_lot(people: Integers, lots: Words, most: int, order: Floats | None = None) -> Integers:
+    """Row numbers, person by person and by lot: for each, those with the ``most`` smallest lots.
+
+    With an ``order`` (n,) of rows, ``most`` rows that follow each other in it: pairs of neighbours
+    among them are neighbours among all rows. Ties are in order of lots.
+
+    Privacy: which rows stay is a function of one person's rows: the smallest of their lots decides
+        with which of them the run begins.
+    """
     drawn = np.lexsort((lots, people))
-    return drawn[place_among_equal(people[drawn]) < most]
+    ranks = place_among_equal(people[drawn])
+    if order is None:
+        return drawn[ranks < most]
+    begins = np.flatnonzero(ranks == 0)
+    counts = np.diff(begins, append=len(drawn))
+    spare = np.maximum(counts - most, 0).astype(np.uint64)
+    first = (lots[drawn[begins]] % (spare + np.uint64(1))).astype(np.int64)
+    line = np.lexsort((lots, order, people))
+    after = ranks - np.repeat(first, counts)
+    stays = np.zeros(len(drawn), dtype=bool)
+    stays[line] = (after >= 0) & (after < most)
+    return drawn[stays[drawn]]
 
 
 def rows_first_in_line(parents: Integers, rows: Table, most: int, key: bytes) -> Integers:

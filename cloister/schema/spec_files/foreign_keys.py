@@ -9,7 +9,7 @@ from cloister.schema.attributes import TextKey
 from cloister.schema.domain import Domain
 from cloister.schema.relations import ForeignKey, Schema
 from cloister.schema.spec import ForeignKeySpec, PersonUnit, Spec, TableUnit
-from cloister.schema.spec_files.problems import BrokenRules, closest
+from cloister.schema.spec_files.problems import BrokenRules, closest, order_problem
 from cloister.schema.spec_files.yaml_text import Key
 
 TAKEN = ("certificate", "input", "manifest", "synthetic")
@@ -34,6 +34,7 @@ def schema_of(spec: Spec) -> Schema:
             spec.tables[to.table].key or "",
             to.max_rows,
             parts[name].attributes[column].nullable,
+            to.order,
         )
         for name in domains
         for column, to in references_of(spec, name).items()
@@ -89,6 +90,8 @@ def _table_rules(spec: Spec, name: str) -> BrokenRules:
         yield ("tables", name, "references"), text
     for column, to in declared.references.items():
         yield from _reference_rules(spec, name, column, to)
+        if to.order and (problem := order_problem(to.order, declared.attributes, to.max_rows)):
+            yield ("tables", name, "references", column, "order"), problem
 
 
 def lead_of(spec: Spec) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,7 @@ _EXAMPLES = {
     "partial": "partial: missing",
     "rounded": "rounded: [100, 10]",
     "max_rows": "max_rows: 5",
+    "order": "order: admitted",
     "block": "block: {column: admitted, per: month}",
     "group": "group: {key: patient, max_rows: 5}",
     "sampling": "sampling: sequential",
@@ -131,6 +132,25 @@ def problems_of(
     forms = _Forms(_SECTIONS | {within: section}, _EXAMPLES | examples)
     errors = error.errors(include_url=False)
     return list(dict.fromkeys(_problem(details, document, within, forms) for details in errors))
+
+
+NUMERIC = ("integer", "float", "date", "datetime")
+"""Types of attributes that are numbers or moments, by which rows can be ordered."""
+
+
+def order_problem(
+    order: str, declared: Mapping[str, attributes.AnyAttribute], most: int
+) -> str | None:
+    """What keeps an attribute from ordering up to ``most`` rows of a unit; None if nothing does."""
+    if order not in declared:
+        return f"is no attribute; {closest(order, declared)}"
+    if declared[order].per:
+        return "is the same on all rows of a person; name an attribute of rows"
+    if declared[order].type not in NUMERIC:
+        return "has no order; name an attribute of type integer, float, date or datetime"
+    if most == 1:
+        return "orders several rows of a unit, and max_rows is 1; raise it, or leave order out"
+    return None
 
 
 def closest(word: str, known: Iterable[str]) -> str:

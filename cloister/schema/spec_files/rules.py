@@ -18,12 +18,10 @@ from cloister.schema.domain import column_of
 from cloister.schema.sources.files_and_urls import HIDE_IT, can_encode, holds_password
 from cloister.schema.spec import Above, PersonUnit, Spec, TableUnit
 from cloister.schema.spec_files.foreign_keys import broken_relations
-from cloister.schema.spec_files.problems import BrokenRules, closest
+from cloister.schema.spec_files.problems import NUMERIC, BrokenRules, closest, order_problem
 from cloister.schema.spec_files.yaml_text import Key
 from cloister.schema.ticks import float_decimals, stride_of, tick_of, ticks_per_unit
 from cloister.schema.written_numbers import groups_thousands
-
-_NUMERIC = ("integer", "float", "date", "datetime")
 
 
 def broken_rules(spec: Spec) -> BrokenRules:
@@ -247,11 +245,14 @@ def _person_rules(spec: Spec) -> BrokenRules:
     if unit.key in per_person:
         yield ("attributes", unit.key, "per"), "is the key of persons itself; leave it out"
     key = spec.attributes.get(unit.key)
-    if (per_person or unit.persons) and key is not None and not isinstance(key, attributes.TextKey):
+    of_persons = per_person or unit.persons or unit.order
+    if of_persons and key is not None and not isinstance(key, attributes.TextKey):
         yield (
             ("attributes", unit.key, "type"),
             "persons need a text key; write {type: text, pattern: 'P{0001..9999}'}",
         )
+    if unit.order and (problem := order_problem(unit.order, spec.attributes, unit.max_rows)):
+        yield ("privacy", "unit", "order"), problem
     rows, persons = spec.privacy.rows.public, unit.declared_persons
     if rows is not None and persons is not None and persons > rows:
         yield (
@@ -284,7 +285,7 @@ def _target_rules(
             yield f"is no attribute; {closest(name, spec.attributes)}"
     elif isinstance(attribute, attributes.TextKey):
         yield "is a text key, which has no meaning to predict; leave it out"
-    elif isinstance(positive, Above) != (attribute.type in _NUMERIC):
+    elif isinstance(positive, Above) != (attribute.type in NUMERIC):
         yield (
             "needs {above: NUMBER} if the attribute is numeric, and a list of values if not; "
             "exchange the form"
