@@ -196,7 +196,7 @@ def _family(task: DatabaseTask, name: str) -> Family:
         constraints=tuple(rules),
         neighbours=Neighbours(task.neighbours.relation, rows_changed(schema)[name]),
         wanted_rows=most_drawn(task, table),
-        given=(*domain.modelled, *(counts.counted for _, _, counts in rows.values())),
+        given=(*domain.modelled, *(n for _, _, counts in rows.values() for n in counts.facts)),
     )
     children = {
         child: Child(key, names, counts.tasks(units))
@@ -236,7 +236,12 @@ def _flat(task: DatabaseTask, key: ForeignKey) -> tuple[Mapping[str, str], Task]
         constraints=tuple(rules),
         neighbours=Neighbours(task.neighbours.relation, key.max_rows),
         wanted_rows=most_drawn(task, table),
-        persons=Persons(names[key.column], given.names, task.tables[key.parent].data_rows),
+        persons=Persons(
+            names[key.column],
+            given.names,
+            task.tables[key.parent].data_rows,
+            names[key.order] if key.order else None,
+        ),
     )
     return names, whole
 
@@ -270,8 +275,9 @@ def unit_tables(database: Database, task: DatabaseTask) -> Mapping[str, Table]:
     """The table of units of each family of bounded rows, by name; none if there are no families.
 
     Privacy: a row is a function of one row of its table and of those that refer to it, in the order
-        that bounding gave them by a keyed hash: their number, and the first two. A unit has one row
-        of the lead, and of each table below no more than its fan-out
+        that bounding gave them by a keyed hash: their number, and the first two, or two neighbours
+        in their declared order. A unit has one row of the lead, and of each table below no more
+        than its fan-out
         (:func:`cloister.schema.fan_outs.rows_changed`).
     """
     return {

@@ -57,6 +57,11 @@ _TRIES = 8
 
 _ROWS = "rows of {}: drawn with {}; of rows with more, each further one is drawn under one of two"
 
+_IN_ORDER = (
+    "rows of {}: drawn with {} that follow each other by {}; of rows with more, each further one "
+    "is drawn under the one before it, as neighbours among later rows are"
+)
+
 _ALIKE = (
     "{}: of several draws of a further row one is taken, with weights by which two rows of one "
     "parent have the tables of the first two"
@@ -133,7 +138,11 @@ class FamilyModel:
                 yield _GIVEN.format(name)
             for child, of in family.children.items():
                 two = "the number of these and two of them" if of.tasks.second else "one of these"
-                yield _ROWS.format(child, f"{name}: each row with {two}")
+                words = f"{name}: each row with {two}"
+                if of.tasks.order in of.tasks.second:
+                    yield _IN_ORDER.format(child, words, of.key.order)
+                else:
+                    yield _ROWS.format(child, words)
                 if self.companions[child].sizes:
                     yield _ALIKE.format(child)
             for sentence in self.fitted[name].post_processing():

@@ -37,8 +37,14 @@ def tasks_of_rows(task: DatabaseTask, counted: DatabaseTask | None = None) -> di
 
     Raises:
         PlanError: a table has no attribute and no reference, a hard constraint is on a column that
-            refers, or a key has too few numbers.
+            refers, a key has too few numbers, or rows that refer to one other have an order.
     """
+    for key in task.schema.keys:
+        if key.order:
+            raise PlanError(
+                f"table '{key.table}', column '{key.column}': rows have an order only where each "
+                "row refers to one other, and relationships are not measured; leave order out"
+            )
     distinct_pairs(task)
     rules_across(task)
     tasks = {}

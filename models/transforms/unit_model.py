@@ -301,7 +301,7 @@ class _RowsOfUnits:
         self._started = np.ones(people.number, dtype=bool)
         if start := sampler.tasks.start:
             self._started = people.units.codes[start] == 1
-            stored = people.units.stored | {start: np.ones(people.number, dtype=np.int64)}
+            stored = {**people.units.stored, start: np.ones(people.number, np.int64)}
             self._units = Table(people.units.domain, stored)
         self._numbers = people.first + np.arange(people.number)
         self._drawn = np.zeros(people.number, dtype=np.int64)

@@ -17,13 +17,14 @@ from cloister.tasks.data.row_readers import InThisProcess, OnWorkers, PersonBoun
 from cloister.tasks.data.workers import workers_of
 
 
-def visits(folder: Path, most: int) -> Spec:
+def visits(folder: Path, most: int, order: str | None = None) -> Spec:
     attributes = {
         "person": {"type": "text", "pattern": "P{1..999}"},
         "city": listed(*"abc", per="person"),
         "cost": whole(0, 4),
     }
-    content = spec_of("visits", 600, attributes, unit={"key": "person", "max_rows": most})
+    unit = {"key": "person", "max_rows": most} | ({"order": order} if order else {})
+    content = spec_of("visits", 600, attributes, unit=unit)
     source, rule = {"path": str(folder / "visits.csv")}, {"on_invalid": "drop"}
     return Spec.declared_in(folder, content | {"source": source, "validation": rule})
 
@@ -46,24 +47,25 @@ def workers(request):
 
 
 @pytest.mark.parametrize(
-    ("persons", "most", "part_rows", "long"),
+    ("persons", "most", "part_rows", "long", "order"),
     [
-        (1, 1, 200, 1),  # blocks of nobody
-        (1, 7, 200, 1 << 10),
-        (60, 3, 150, 1),
-        (60, 3, 150, 1 << 10),
-        (300, 2, 150, 1 << 10),
-        (300, 2, 600, 1),  # a single part
+        (1, 1, 200, 1, None),  # blocks of nobody
+        (1, 7, 200, 1 << 10, "cost"),
+        (60, 3, 150, 1, None),
+        (60, 3, 150, 1, "cost"),
+        (60, 3, 150, 1 << 10, None),
+        (300, 2, 150, 1 << 10, "cost"),
+        (300, 2, 600, 1, None),  # a single part
     ],
 )
 def test_rows_within_bounds_and_their_order_are_those_in_memory(
-    tmp_path, monkeypatch, workers, persons, most, part_rows, long
+    tmp_path, monkeypatch, workers, persons, most, part_rows, long, order
 ):
     """Whether rows are bounded once, or twice since one person has more than a part of a part."""
     monkeypatch.setattr(row_readers, "_PART_ROWS", part_rows)
     monkeypatch.setattr(row_readers, "_LONG", long)
     rows_of(np.random.default_rng(persons), persons).to_csv(tmp_path / "visits.csv", index=False)
-    spec = visits(tmp_path, most)
+    spec = visits(tmp_path, most, order)
     task = task_of(spec, {"visits": 600}).lead
     memory, held = (
         reader.persons(

@@ -42,7 +42,8 @@ STAR = relations.Schema(
         relations.ForeignKey("calls", "person", "persons", "id", 1),
     ),
 )
-SCHEMAS = {"a tree": TREE, "two tables of one": STAR}
+IN_ORDER = replace(STAR, keys=(replace(STAR.keys[0], order="x"), STAR.keys[1]))
+SCHEMAS = {"a tree": TREE, "two tables of one": STAR, "in order": IN_ORDER}
 
 
 def of_units(database: relations.Database) -> Mapping[str, Table]:

@@ -26,7 +26,7 @@ def visits(persons: int = 6_000, least: int = 1, seed: int = 1) -> tuple[pd.Data
     gaps[rank == 0] = rng.integers(0, DAYS - 800, persons)[person[rank == 0]]
     day, ward, cost = (np.empty(len(person), dtype=np.int64) for _ in range(3))
     stays, fresh = rng.random(len(person)) < 0.8, rng.integers(0, len(WARDS), len(person))
-    moves = rng.integers(-8, 9, len(person))
+    moves = rng.integers(-20, 21, len(person))
     for row in range(len(person)):
         first = rank[row] == 0
         day[row] = gaps[row] + (0 if first else day[row - 1])
@@ -75,11 +75,13 @@ def tables_in_order(order: str | None = "day", seed: int = 1) -> DatabaseShape:
 def figures(visits: pd.DataFrame, people: pd.DataFrame | None = None) -> dict[str, float]:
     """What rows that follow each other say: by their order in the table."""
     before = visits.groupby("person", sort=False).shift()
-    gaps = (visits["day"] - before["day"])
+    gaps = visits["day"] - before["day"]
     there = gaps.notna()
     same = visits["ward"].astype(str) == before["ward"].astype(str)
-    kind = visits["kind"] if people is None else visits["person"].map(
-        people.set_index("person")["kind"]
+    kind = (
+        visits["kind"]
+        if people is None
+        else visits["person"].map(people.set_index("person")["kind"])
     )
     kind = kind.astype(str)
     return {

@@ -245,14 +245,15 @@ def _person_rules(spec: Spec) -> BrokenRules:
     if unit.key in per_person:
         yield ("attributes", unit.key, "per"), "is the key of persons itself; leave it out"
     key = spec.attributes.get(unit.key)
-    of_persons = per_person or unit.persons or unit.order
+    problem = unit.order and order_problem(unit.order, spec.attributes, unit.max_rows)
+    if problem:
+        yield ("privacy", "unit", "order"), problem
+    of_persons = per_person or unit.persons or (unit.order and not problem)
     if of_persons and key is not None and not isinstance(key, attributes.TextKey):
         yield (
             ("attributes", unit.key, "type"),
             "persons need a text key; write {type: text, pattern: 'P{0001..9999}'}",
         )
-    if unit.order and (problem := order_problem(unit.order, spec.attributes, unit.max_rows)):
-        yield ("privacy", "unit", "order"), problem
     rows, persons = spec.privacy.rows.public, unit.declared_persons
     if rows is not None and persons is not None and persons > rows:
         yield (

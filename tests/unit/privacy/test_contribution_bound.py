@@ -65,6 +65,17 @@ def test_rows_of_a_person_are_as_likely_to_stay_whether_or_not_others_are_equal(
     assert abs(single[rows].sum() / 6000 - 2 / 3) < 6 * np.sqrt(2 / 9 / 6000)
 
 
+def test_rows_that_stay_of_an_order_follow_each_other_in_it():
+    """Each run of 3 of 5 rows is as likely, and rows without a value come last."""
+    people, order = np.repeat(np.arange(6000), 5), np.tile([4.0, 1, np.inf, 3, 2], 6000)
+    rows = rows_within_bound(people, [np.arange(len(people))], 3, KEY, order)
+    assert np.array_equal(people[rows], np.repeat(np.arange(6000), 3))
+    runs = np.sort(order[rows].reshape(-1, 3), axis=1)
+    shares = np.unique(runs[:, 0], return_counts=True)[1]
+    assert {tuple(run) for run in runs} == {(1, 2, 3), (2, 3, 4), (3, 4, np.inf)}
+    assert abs(shares / 6000 - 1 / 3).max() < 6 * np.sqrt(2 / 9 / 6000)
+
+
 def test_persons_that_may_be_missing_are_refused():
     table, _ = table_of(["a", "b"], nullable=True)
     with pytest.raises(DataError, match="nullable"):
