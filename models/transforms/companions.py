@@ -444,7 +444,8 @@ class RowDraws:
         """Units (n,) of which some attributes are known, by a model of the rest."""
         given = [name for name in self._chain.sequence if self.tasks.origin(name) in known.domain]
         sampler = GivenSampler(self._chain, tuple(given))
-        return self._of_units(known.stored, known.rows, sampler, rng, None)
+        inner, alive = self._of_units(known.stored, known.rows, sampler, rng, None)
+        return self.model.finish(inner), alive
 
     def first(self, units: Mapping[str, Integers], rng: np.random.Generator) -> Drawn:
         """A first row (n,) of persons with some codes (n,)."""
@@ -454,8 +455,15 @@ class RowDraws:
         return self._row({**units, **known}), alive & present
 
     def further(self, units: Mapping[str, Integers], rng: np.random.Generator) -> Drawn:
-        """Another row (n,) of persons with some codes (n,), among them those of a first row."""
-        drawn, alive = self._drawn(units, self._beside(()), rng)
+        """Another row (n,) of persons with some codes (n,), among them those of a first row.
+
+        In an order, one past the last value is a dead end. The last draws, which are from flatter
+        probabilities, bring it back inside.
+        """
+        inner, alive = self._inner(units, self._beside(()), rng)
+        drawn, gap = self.model.finish(inner), self.tasks.gap
+        if gap is not None and not self.flatness:
+            alive = alive & (self.model.unfinished(drawn).codes[gap] == inner.codes[gap])
         shared = {name: units[name] for name in self.tasks.shared}
         rows, completed = self.completed(shared | dict(self.tasks.second_rows(drawn)), rng)
         return rows, alive & completed
@@ -477,6 +485,13 @@ class RowDraws:
         self, units: Mapping[str, Integers], sampler: GivenSampler, rng: np.random.Generator
     ) -> Drawn:
         """Rows of the table of persons, of which some codes (n,) are given."""
+        inner, alive = self._inner(units, sampler, rng)
+        return self.model.finish(inner), alive
+
+    def _inner(
+        self, units: Mapping[str, Integers], sampler: GivenSampler, rng: np.random.Generator
+    ) -> Drawn:
+        """The same as the model draws them; see `DifferencedModel.finish`."""
         rows = len(units[self.tasks.counted])
         return self._of_units(units, rows, sampler, rng, self._present)
 
@@ -491,8 +506,7 @@ class RowDraws:
         known = self.model.unfinished(Table.completed(self.tasks.units.domain, units, rows))
         codes = {name: known.codes[name] for name in sampler.given}
         batch = sampler.draw(codes, rng, weight)
-        drawn = Table.completed(self.model.constraint_sampler.domain, batch.codes, rows)
-        return self.model.finish(drawn), batch.alive
+        return Table.completed(self.model.constraint_sampler.domain, batch.codes, rows), batch.alive
 
     @cached_property
     def _chain(self) -> ConstrainedChain:

@@ -90,6 +90,12 @@ class UnitTasks:
         """The attribute of persons of which a model has another one: a difference in its place."""
         return self._moved.get(name, name)
 
+    @cached_property
+    def gap(self) -> str | None:
+        """The attribute of a model by which two neighbours are apart; None if it has none."""
+        second = self.second.get(self.order or "")
+        return next((name for name, moved in self._moved.items() if moved == second), None)
+
     @property
     def capacity(self) -> int:
         """How many persons the pattern of the key can name."""

@@ -15,7 +15,7 @@ DAYS = 2_000
 def visits(persons: int = 6_000, least: int = 1, seed: int = 1) -> tuple[pd.DataFrame, ...]:
     """Persons and their visits: often ones come weekly, others monthly; costs are autocorrelated.
 
-    80 % of visits are in the ward of the one before.
+    80 % of visits are in the ward of the one before; those after the last day are not seen.
     """
     rng = np.random.default_rng(seed)
     often = rng.random(persons) < 0.4
@@ -23,7 +23,7 @@ def visits(persons: int = 6_000, least: int = 1, seed: int = 1) -> tuple[pd.Data
     person = np.repeat(np.arange(persons), counts)
     rank = np.concatenate([np.arange(count) for count in counts])
     gaps = rng.geometric(np.where(often, 1 / 7, 1 / 30)[person])
-    gaps[rank == 0] = rng.integers(0, DAYS - 800, persons)[person[rank == 0]]
+    gaps[rank == 0] = rng.integers(0, DAYS, persons)[person[rank == 0]]
     day, ward, cost = (np.empty(len(person), dtype=np.int64) for _ in range(3))
     stays, fresh = rng.random(len(person)) < 0.8, rng.integers(0, len(WARDS), len(person))
     moves = rng.integers(-20, 21, len(person))
@@ -33,8 +33,9 @@ def visits(persons: int = 6_000, least: int = 1, seed: int = 1) -> tuple[pd.Data
         ward[row] = ward[row - 1] if stays[row] and not first else fresh[row]
         cost[row] = rng.integers(0, 100) if first else np.clip(cost[row - 1] + moves[row], 0, 99)
     people = {"person": [f"P{n:05d}" for n in range(persons)], "kind": np.where(often, "o", "s")}
-    rows = {"day": np.minimum(day, DAYS), "ward": np.array(WARDS)[ward], "cost": cost}
+    rows = {"day": day, "ward": np.array(WARDS)[ward], "cost": cost}
     rows = pd.DataFrame({"person": np.array(people["person"])[person], **rows})
+    rows = rows[rows["day"] <= DAYS]
     return pd.DataFrame(people), rows.sample(frac=1, random_state=seed, ignore_index=True)
 
 
