@@ -90,7 +90,7 @@ HOSPITAL = Schema(
         ForeignKey("visits", "ward", "wards", "id", 2),
         ForeignKey("drugs", "visit", "visits", "id", 2),
         ForeignKey("drugs", "ward", "wards", "id", 1, optional=True),
-        ForeignKey("doses", "patient", "patients", "id", 2),
+        ForeignKey("doses", "patient", "patients", "id", 2, order="x"),
     ),
     ("patients",),
 )
