@@ -15,6 +15,10 @@ the share of its rows that fulfil it is not known, and the interval holds all th
 Manski, "Nonparametric bounds on treatment effects" (American Economic Review, 1990), and with noise
 Imbens and Manski, "Confidence intervals for partially identified parameters" (Econometrica, 2004).
 
+Of units with several rows one row is counted, drawn by lot. It weighs as many as there are, which
+makes sums over rows unbiased, as by Horvitz and Thompson, "A generalization of sampling without
+replacement from a finite universe" (1952); their variance is that of sums over units.
+
 Privacy: released numbers alone, so post-processing.
 """
 
