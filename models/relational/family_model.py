@@ -27,6 +27,7 @@ from cloister.models.protocol import (
 from cloister.models.relational.constraints import distinct_pairs, without_duplicates
 from cloister.models.relational.degrees import DegreeGroups, choose_parents
 from cloister.models.relational.families import (
+    Child,
     Family,
     families_of,
     other_keys,
@@ -136,20 +137,23 @@ class FamilyModel:
         for name, family in self.families.items():
             if name != self.task.schema.lead and name in self.task.schema.holding:
                 yield _GIVEN.format(name)
-            for child, of in family.children.items():
-                two = "the number of these and two of them" if of.tasks.second else "one of these"
-                words = f"{name}: each row with {two}"
-                if of.tasks.order in of.tasks.second:
-                    yield _IN_ORDER.format(child, words, of.key.order)
-                else:
-                    yield _ROWS.format(child, words)
-                if self.companions[child].sizes:
-                    yield _ALIKE.format(child)
+            for child in family.children.values():
+                yield from self._of_child(name, child)
             for sentence in self.fitted[name].post_processing():
                 yield f"{family.door}: {sentence}"
         for name in self.task.schema.tables:
             for key in other_keys(self.task.schema, name):
                 yield _CHOSEN.format(f"{name}.{key.column}", key.parent)
+
+    def _of_child(self, parent: str, child: Child) -> Iterator[str]:
+        two = "the number of these and two of them" if child.tasks.second else "one of these"
+        name, words = child.key.table, f"{parent}: each row with {two}"
+        if child.tasks.order in child.tasks.second:
+            yield _IN_ORDER.format(name, words, child.key.order)
+        else:
+            yield _ROWS.format(name, words)
+        if self.companions[name].sizes:
+            yield _ALIKE.format(name)
 
     def sample(self, rows: int, rng: SamplingSource) -> relations.Database:
         """Tables with ``rows`` rows in that of the units; each reference names a row.

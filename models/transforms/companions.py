@@ -530,7 +530,7 @@ class RowDraws:
 
     def _beside(self, drawn: tuple[str, ...]) -> GivenSampler:
         """Draws some attributes and second rows, given units and the rest of first rows."""
-        known = {*self.tasks.units.given, *self.tasks.of_rows} - {*drawn}
+        known = {*self.tasks.shared, *self.tasks.of_rows} - {*drawn}
         given = [name for name in self._chain.sequence if self.tasks.origin(name) in known]
         return GivenSampler(self._chain, tuple(given))
 

@@ -492,8 +492,11 @@ class _RowsOfUnits:
 def counted_units(
     tasks: UnitTasks, model: RowModel, names: Mapping[str, str] | None = None
 ) -> CountedRows:
-    """What the ``model`` of units was told of their rows; ``names`` of attributes by column."""
-    counts, first = counts_of(model), frozenset(tasks.of_rows)
+    """What the ``model`` of units was told of their rows; ``names`` of attributes by column.
+
+    No counts where rows have an order: the first row is none by lot then.
+    """
+    counts, first = None if tasks.order else counts_of(model), frozenset(tasks.of_rows)
     return CountedRows(
         model, tasks.units, counts, number=tasks.counted, by_lot=first, names=names or {}
     )
