@@ -17,6 +17,7 @@ import numpy as np
 from cloister.constraints import DenialConstraint
 from cloister.constraints.across import AcrossConstraint
 from cloister.constraints.denial import Cell, Predicate
+from cloister.errors import PlanError
 from cloister.models.relational.constraints import distinct_pairs
 from cloister.models.relational.rows import most_drawn, require_enough_keys
 from cloister.models.task import DatabaseTask, Persons, Task
@@ -128,6 +129,14 @@ def families_of(task: DatabaseTask) -> Mapping[str, Family] | None:
         for name in schema.tables
         if name in parents or unit_key(schema, name) is None
     }
+
+
+def families_behind_door(task: DatabaseTask) -> Mapping[str, Family]:
+    """Those of a task; none where a plan of families would be refused, as others may not be."""
+    try:
+        return families_of(task) or {}
+    except PlanError:
+        return {}
 
 
 def has_families(schema: Schema) -> bool:
@@ -282,7 +291,7 @@ def unit_tables(database: Database, task: DatabaseTask) -> Mapping[str, Table]:
     """
     return {
         family.door: _units_in(family, database)
-        for family in (families_of(task) or {}).values()
+        for family in families_behind_door(task).values()
         if family.table in task.schema.holding
     }
 

@@ -23,7 +23,7 @@ from cloister.arrays import Array
 from cloister.constraints import presence_rules
 from cloister.errors import DataError
 from cloister.hashing import Words, derived_key, keyed_rows
-from cloister.models.relational.families import families_of, unit_tables
+from cloister.models.relational.families import families_behind_door, unit_tables
 from cloister.models.task import AnyPlan, DatabaseTask
 from cloister.models.transforms.unit_tables import PERSONS, unit_table
 from cloister.privacy.door.journal import Journal
@@ -214,7 +214,7 @@ def private_database(
     tables = dict(queried.tables)
     for name, units in rows.by_unit(partial(unit_tables, task=task)).items():
         tables[name] = units
-    for family in (families_of(task) or {}).values():
+    for family in families_behind_door(task).values():
         neighbours[family.door] = family.units.neighbours
     return PrivateDatabase(tables, neighbours, planned, journal, noise, queried.first)
 

@@ -10,7 +10,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tiny_databases import Build, counted, database_of, domain, task_of, without
 
-from cloister.errors import DataError
+from cloister.constraints import DenialConstraint
+from cloister.constraints.denial import Cell, Op, Predicate
+from cloister.errors import DataError, PlanError
 from cloister.models.relational.families import families_of, has_families, unit_tables
 from cloister.schema import relations
 from cloister.schema.attributes import Categorical, Integer, TextKey
@@ -137,3 +139,15 @@ def test_rows_of_two_others_or_units_of_all_tables_are_no_tree():
     assert has_families(TREE)
     assert not has_families(replace(TREE, keys=(other, *TREE.keys[1:])))
     assert not has_families(replace(TREE, units=tuple(TREE.tables)))
+
+
+def test_a_rule_that_families_cannot_keep_leaves_the_door_to_other_methods():
+    task = task_of(TREE)
+    cell = [Cell(row, "person") for row in (0, 1)]
+    rule = DenialConstraint("r", (Predicate(cell[0], Op.NE, cell[1]),))
+    visits = replace(task.tables["visits"], constraints=(rule,))
+    ruled = replace(task, tables={**task.tables, "visits": visits})
+    with pytest.raises(PlanError, match="compares rows of different units"):
+        families_of(ruled)
+    rows = {name: Table.completed(own, {}, 0) for name, own in TREE.tables.items()}
+    assert unit_tables(relations.Database(TREE, rows), ruled) == {}
