@@ -32,6 +32,7 @@ from cloister.figures import count_of
 from cloister.hashing import keyed_rows
 from cloister.models.task import Persons, Task
 from cloister.models.transforms.differences import differences_of, unused_name
+from cloister.models.transforms.orders import ordered
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Boolean, Integer
 from cloister.schema.columns import Column, Serial
@@ -258,7 +259,9 @@ def rows_of_units(whole: Task, counted: str, least: int = 1) -> RowsOfUnits:
     )
     constraints = (
         *rules.of_first(counted, least),
+        *(() if least else rules.there_together({name: name for name in of_rows}, domain)),
         *rules.of_second(second, counted),
+        *rules.there_together(second, domain),
         *rules.between(second, counted),
         *rules.in_order(second, columns),
     )
@@ -406,6 +409,20 @@ class _Rules:
             if rule.hard and rule.arity == 1 and names and self.fixed.isdisjoint(names):
                 predicates = _of_units_with(2, on_one_row(rule.predicates, {1: second}), counted)
                 yield replace(rule, name=f"{rule.name}, of another row", predicates=predicates)
+
+    def there_together(
+        self, columns: Mapping[str, str], domain: Domain
+    ) -> Iterator[DenialConstraint]:
+        """Of two numbers that a rule orders, both are missing where there is no such row.
+
+        By the columns of rows that may lack them. Without, no difference could take their place.
+        """
+        for rule in self.first:
+            pair = ordered(rule) if rule.hard else None
+            if pair and all(n in columns and domain[n].null_code is None for n in pair[:2]):
+                less, greater = (Cell(1, columns[name]) for name in pair[:2])
+                lacking = (Predicate(less, Op.EQ, None), Predicate(greater, Op.NE, None))
+                yield DenialConstraint(f"{rule.name}, presence of {columns[pair[1]]}", lacking)
 
     def between(self, second: Mapping[str, str], counted: str) -> Iterator[DenialConstraint]:
         """The rules on two rows of one person as rules on its row, in both orders of the two."""
