@@ -23,7 +23,7 @@ from absl import logging as absl_logging
 from balanced import Balanced
 from clubs import Place, Released, clubs
 from hypothesis import HealthCheck, settings
-from once import once
+from once import copy_of, once
 from private_table import PrivateTable
 from recorded import steps_of
 from xdist.remote import Producer
@@ -264,7 +264,7 @@ def approved(released: Released, tmp_path_factory: pytest.TempPathFactory) -> Re
 
     def make(folder: Path) -> None:
         home = Place(folder).home
-        shutil.copytree(released.place.home.folder, home.folder)
+        copy_of(released.place.home.folder, home.folder)
         move_release(home, released.id, "approved", "officer", "certificate read")
 
     folder, _ = once(tmp_path_factory, "approved", make)

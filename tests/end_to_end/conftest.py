@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from once import copy_of
 
 from cloister.flows.cli.app import run
 from cloister.tasks.home.home import Home
@@ -28,7 +29,7 @@ def cloister(capsys):
 @pytest.fixture
 def own(released, tmp_path, monkeypatch):
     """A copy of the release that a test may change."""
-    home = shutil.copytree(released.place.home.folder, tmp_path / "home")
+    home = copy_of(released.place.home.folder, tmp_path / "home")
     monkeypatch.setenv("CLOISTER_HOME", str(home))
     shutil.copytree(released.out, tmp_path / "out")
     return tmp_path
@@ -37,7 +38,7 @@ def own(released, tmp_path, monkeypatch):
 @pytest.fixture
 def home(released, tmp_path, monkeypatch) -> Home:
     """A copy of a home with one candidate, which a test may change."""
-    shutil.copytree(released.place.home.folder, tmp_path / "home")
+    copy_of(released.place.home.folder, tmp_path / "home")
     monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
     return Home.current()
 
@@ -45,7 +46,7 @@ def home(released, tmp_path, monkeypatch) -> Home:
 @pytest.fixture
 def approved_home(approved, tmp_path, monkeypatch) -> Home:
     """A copy of a home with one approved release, which a test may change."""
-    shutil.copytree(approved.place.home.folder, tmp_path / "home")
+    copy_of(approved.place.home.folder, tmp_path / "home")
     monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
     return Home.current()
 

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,3 +25,17 @@ def once(
             folder.mkdir()
             said.write_text(json.dumps(make(folder)), encoding="utf-8")
     return folder, json.loads(said.read_text(encoding="utf-8"))
+
+
+def copy_of(folder: Path, to: Path) -> Path:
+    """A copy of a home that another worker may read: SQLite's files of readers may go meanwhile."""
+
+    def copy(source: str, target: str) -> None:
+        try:
+            shutil.copy2(source, target)
+        except FileNotFoundError:
+            if not source.endswith(("-shm", "-wal")):
+                raise
+
+    shutil.copytree(folder, to, copy_function=copy)
+    return to
