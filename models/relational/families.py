@@ -123,12 +123,24 @@ def families_of(task: DatabaseTask) -> Mapping[str, Family] | None:
         return None
     for name, table in task.tables.items():
         require_enough_keys(name, relations.rows_domain(schema, name), most_drawn(task, table))
+    for key in other_keys(schema, schema.lead):
+        _require_places(task, key)
     parents = {key.parent for key in schema.keys if unit_key(schema, key.table) == key}
     return {
         name: _family(task, name)
         for name in schema.tables
         if name in parents or unit_key(schema, name) is None
     }
+
+
+def _require_places(task: DatabaseTask, key: ForeignKey) -> None:
+    """Check that each row of the lead can refer to one; PlanError."""
+    rows, parents = (task.tables[name].data_rows for name in (key.table, key.parent))
+    if rows > parents * key.max_rows:
+        raise PlanError(
+            f"{rows:,} rows of '{key.table}' refer to {parents:,} of '{key.parent}', at most "
+            f"{key.max_rows:,} to the same one; raise max_rows of '{key.table}.{key.column}'"
+        )
 
 
 def families_behind_door(task: DatabaseTask) -> Mapping[str, Family]:
@@ -167,12 +179,13 @@ def other_keys(schema: Schema, table: str) -> tuple[ForeignKey, ...]:
 
 
 def _keeps_rules(task: DatabaseTask, key: ForeignKey) -> bool:
-    """Whether no rule is on a reference to a table without units, but for a key of two."""
+    """Whether no rule is on a reference to a table without units, but for a key with the unit's."""
     if unit_key(task.schema, key.table) == key:
         return True
     rules = (rule for rule in task.tables[key.table].hard if key.column in rule.attributes)
-    pair = distinct_pairs(task).get(key.table, ())
-    paired = all(key.column in pair and len(rule.attributes) == 2 for rule in rules)
+    pair, unit = distinct_pairs(task).get(key.table, ()), unit_key(task.schema, key.table)
+    with_unit = unit is not None and {key.column, unit.column} == {*pair}
+    paired = all(with_unit and len(rule.attributes) == 2 for rule in rules)
     return paired and not any(rule.key == key for rule in task.across)
 
 

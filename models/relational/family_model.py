@@ -63,6 +63,8 @@ _IN_ORDER = (
     "is drawn under the one before it, as neighbours among later rows are"
 )
 
+_ONE_ROW = "rows of {}: drawn with {}; each further one is drawn as that one is"
+
 _ALIKE = (
     "{}: of several draws of a further row one is taken, with weights by which two rows of one "
     "parent have the tables of the first two"
@@ -146,12 +148,13 @@ class FamilyModel:
                 yield _CHOSEN.format(f"{name}.{key.column}", key.parent)
 
     def _of_child(self, parent: str, child: Child) -> Iterator[str]:
-        two = "the number of these and two of them" if child.tasks.second else "one of these"
+        second = bool(child.tasks.second)
+        two = "the number of these and " + ("two of them" if second else "one of them")
         name, words = child.key.table, f"{parent}: each row with {two}"
         if child.tasks.order in child.tasks.second:
             yield _IN_ORDER.format(name, words, child.key.order)
         else:
-            yield _ROWS.format(name, words)
+            yield (_ROWS if child.tasks.second else _ONE_ROW).format(name, words)
         if self.companions[name].sizes:
             yield _ALIKE.format(name)
 
@@ -217,10 +220,10 @@ class _Drawing:
 
     def _number(self, name: str) -> int:
         """The rows of a table without references to units: as wanted, or as many as declared."""
+        if name == self._schema.lead:
+            return self._rows
         task = self._model.task
-        scale = 1.0 if name == self._schema.lead else self._rows / task.data_rows
-        declared = self._rows if name == self._schema.lead else task.tables[name].data_rows
-        return max(int(declared * scale), 1)
+        return -(-task.tables[name].data_rows * self._rows // task.data_rows)
 
     def _children(self, key: ForeignKey, source: SamplingSource) -> Table:
         """The rows that refer to rows of a family, with joined attributes."""

@@ -211,9 +211,7 @@ def private_database(
     }
     for name, table in task.tables.items():
         neighbours[name] = table.neighbours
-    tables = dict(queried.tables)
-    for name, units in rows.by_unit(partial(unit_tables, task=task)).items():
-        tables[name] = units
+    tables = {**queried.tables, **rows.by_unit(partial(unit_tables, task=task))}
     for family in families_behind_door(task).values():
         neighbours[family.door] = family.units.neighbours
     return PrivateDatabase(tables, neighbours, planned, journal, noise, queried.first)

@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from clinic import MOST, clinic, wards
-from shape import release_database
+from shape import DatabaseShape, release_database
 
 from cloister.constraints.counting import violation_reports
+from cloister.errors import PlanError
 from cloister.models.registry import create
 from cloister.models.relational.family_model import FamilyModel
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
@@ -130,3 +131,11 @@ def test_rows_refer_to_rows_of_catalogues_that_go_with_their_attributes(visited)
         for tables in (real, drawn)
     ]
     assert regions[0].sub(regions[1], fill_value=0).abs().sum() / 2 < 0.05
+
+
+def test_more_rows_than_a_catalogue_has_places_for_are_refused_in_the_plan():
+    shape = wards(patients=1_300)
+    tables = {name: dict(table) for name, table in shape.spec["tables"].items()}
+    tables["patients"]["references"] = {"house": {"table": "houses", "max_rows": 40}}
+    with pytest.raises(PlanError, match=r"raise max_rows of 'patients\.house'"):
+        release_database(DatabaseShape(shape.frames, {**shape.spec, "tables": tables}), 5)
