@@ -218,7 +218,7 @@ def round_unbiased(weights: Floats, rng: np.random.Generator) -> Integers:
     return (whole + rest).astype(np.int64)
 
 
-def choose_parents(
+def referred_rows(
     wanted: Mapping[str, Integers],
     parents: Table,
     degrees: Floats,

@@ -26,9 +26,9 @@ from cloister.models.transforms.unit_tables import (
     UnitTasks,
     holding,
     on_one_row,
-    rows_of_units,
     two_rows,
     under_fresh_keys,
+    unit_columns,
 )
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema import relations
@@ -208,7 +208,7 @@ def _family(task: DatabaseTask, name: str) -> Family:
         if key.parent == name and unit_key(schema, key.table) == key:
             names, whole = _flat(task, key)
             counted = unused_name(f"rows of {key.table}", domain)
-            counts = rows_of_units(whole, counted, least=0)
+            counts = unit_columns(whole, counted, least=0)
             rows[key.table] = (key, names, counts)
             columns += counts.columns
             rules += counts.constraints

@@ -25,7 +25,7 @@ from cloister.models.protocol import (
     part_of_arrays,
 )
 from cloister.models.relational.constraints import distinct_pairs, without_duplicates
-from cloister.models.relational.degrees import DegreeGroups, choose_parents
+from cloister.models.relational.degrees import DegreeGroups, referred_rows
 from cloister.models.relational.families import (
     Child,
     Family,
@@ -251,7 +251,7 @@ class _Drawing:
                 attribute: rows.stored[parent_column(key, parents.domain[attribute]).name]
                 for attribute in relations.rows_domain(self._schema, key.parent).modelled
             }
-            owners, kinds = choose_parents(joined, parents, degrees, rng)
+            owners, kinds = referred_rows(joined, parents, degrees, rng)
             if pair := self._pair(key):
                 left = rows.stored[pair] if pair in rows.stored else references[pair]
                 sizes = (int(left.max(initial=0)) + 1, parents.rows)

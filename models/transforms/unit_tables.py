@@ -177,7 +177,7 @@ def unit_tasks(task: Task) -> UnitTasks:
             the key's pattern has too few numbers for the rows that are wanted.
     """
     persons, most = persons_of(task), task.neighbours.max_rows
-    rows = rows_of_units(task, f"rows of {persons.key}")
+    rows = unit_columns(task, f"rows of {persons.key}")
     units = replace(
         task,
         domain=Domain((*(task.domain[name] for name in persons.attributes), *rows.columns)),
@@ -200,7 +200,7 @@ def unit_tasks(task: Task) -> UnitTasks:
 
 
 @dataclass(frozen=True)
-class RowsOfUnits:
+class UnitColumns:
     """What a table of units holds of their rows: ``columns``, and ``constraints`` on them.
 
     See `UnitTasks` for the rest.
@@ -236,7 +236,7 @@ class RowsOfUnits:
         )
 
 
-def rows_of_units(whole: Task, counted: str, least: int = 1) -> RowsOfUnits:
+def unit_columns(whole: Task, counted: str, least: int = 1) -> UnitColumns:
     """What is held of rows that belong to the persons of their task, each with ``least`` rows.
 
     PlanError if a constraint cannot hold.
@@ -265,7 +265,7 @@ def rows_of_units(whole: Task, counted: str, least: int = 1) -> RowsOfUnits:
         *rules.between(second, counted),
         *rules.in_order(second, columns),
     )
-    return RowsOfUnits(whole, columns, constraints, counted, second, rules.within, least, start)
+    return UnitColumns(whole, columns, constraints, counted, second, rules.within, least, start)
 
 
 def under_fresh_keys(
