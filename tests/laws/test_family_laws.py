@@ -8,31 +8,28 @@ import pytest
 from examples import examples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tiny_databases import Build, counted, database_of, domain, task_of, without
+from tiny_databases import (
+    COST,
+    ONE,
+    SEX,
+    TREE,
+    TWO,
+    Build,
+    counted,
+    database_of,
+    domain,
+    task_of,
+    without,
+)
 
 from cloister.constraints import DenialConstraint
 from cloister.constraints.denial import Cell, Op, Predicate
 from cloister.errors import DataError, PlanError
 from cloister.models.relational.families import families_of, has_families, unit_tables
 from cloister.schema import relations
-from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Table
 from cloister.tasks.data.bounding import bound
 
-ONE, TWO = (TextKey(type="text", pattern=f"{letter}{{0..99}}") for letter in "AB")
-SEX = Categorical(type="categorical", values=["f", "m"])
-COST = Integer(type="integer", min=0, max=3)
-TREE = relations.Schema(
-    {
-        "persons": domain(id=ONE, x=SEX),
-        "visits": domain(id=TWO, person=ONE, x=COST),
-        "drugs": domain(visit=TWO, x=COST),
-    },
-    (
-        relations.ForeignKey("visits", "person", "persons", "id", 2),
-        relations.ForeignKey("drugs", "visit", "visits", "id", 3),
-    ),
-)
 STAR = relations.Schema(
     {
         "persons": domain(id=ONE, x=SEX),

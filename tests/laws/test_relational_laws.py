@@ -9,35 +9,32 @@ import pytest
 from examples import examples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tiny_databases import Bound, Build, counted, database_of, domain, without
+from tiny_databases import (
+    COST,
+    ONE,
+    SEX,
+    TREE,
+    TWO,
+    Bound,
+    Build,
+    counted,
+    database_of,
+    domain,
+    without,
+)
 
 from cloister.arrays import Integers
 from cloister.errors import DataError
 from cloister.privacy.door.table import rows_within_bound
 from cloister.schema import relations
-from cloister.schema.attributes import Categorical, Integer, TextKey
+from cloister.schema.attributes import TextKey
 from cloister.schema.domain import Table
 from cloister.schema.fan_outs import rows_changed
 from cloister.tasks.data.bounding import bound
 
 Places = Callable[[relations.Database], Mapping[str, Integers]]
 
-ONE, TWO = (TextKey(type="text", pattern=f"{letter}{{0..99}}") for letter in "AB")
 MAYBE = TextKey(type="text", pattern="A{0..99}", nullable=True)
-SEX = Categorical(type="categorical", values=["f", "m"])
-COST = Integer(type="integer", min=0, max=3)
-
-TREE = relations.Schema(
-    {
-        "persons": domain(id=ONE, x=SEX),
-        "visits": domain(id=TWO, person=ONE, x=COST),
-        "drugs": domain(visit=TWO, x=COST),
-    },
-    (
-        relations.ForeignKey("visits", "person", "persons", "id", 2),
-        relations.ForeignKey("drugs", "visit", "visits", "id", 3),
-    ),
-)
 RATINGS = relations.Schema(
     {
         "users": domain(id=ONE, x=SEX),

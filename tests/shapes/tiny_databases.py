@@ -11,7 +11,7 @@ from cloister.arrays import Integers
 from cloister.models.task import DatabaseTask, Task
 from cloister.privacy.events import Relation
 from cloister.privacy.mechanisms.noise import Neighbours
-from cloister.schema.attributes import Integer, TextKey
+from cloister.schema.attributes import Categorical, Integer, TextKey
 from cloister.schema.domain import Domain, Table
 from cloister.schema.fan_outs import rows_changed
 from cloister.schema.relations import Database, ForeignKey, Schema, row_tables
@@ -23,6 +23,23 @@ Bound = Callable[[Database, bytes], Database]
 
 def domain(**columns) -> Domain:
     return Domain.of(columns, Path())
+
+
+ONE, TWO = (TextKey(type="text", pattern=f"{letter}{{0..99}}") for letter in "AB")
+SEX = Categorical(type="categorical", values=["f", "m"])
+COST = Integer(type="integer", min=0, max=3)
+
+TREE = Schema(
+    {
+        "persons": domain(id=ONE, x=SEX),
+        "visits": domain(id=TWO, person=ONE, x=COST),
+        "drugs": domain(visit=TWO, x=COST),
+    },
+    (
+        ForeignKey("visits", "person", "persons", "id", 2),
+        ForeignKey("drugs", "visit", "visits", "id", 3),
+    ),
+)
 
 
 def assert_same(one: Table, other: Table) -> None:
