@@ -95,12 +95,19 @@ def schema_sequence(
 ) -> tuple[str, ...]:
     """Attributes of functional dependencies first, smaller left sides before larger.
 
-    Left sides are as large as the product of their attributes. Then the rest by size.
+    Left sides are as large as the product of their attributes. Then those that rules on single rows
+    tie to several others, which then depend on them; then the rest by size.
 
     Attributes of more than ``NETWORKED_LEVELS`` levels come last, in the same order among
     themselves.
     """
-    return _sequence(sizes, constraints, _product)
+    tied: dict[str, set[str]] = {name: set() for name in sizes}
+    for names in ({*rule.attributes} for rule in constraints if rule.arity == 1):
+        for name in names & tied.keys():
+            tied[name] |= names - {name}
+    hubs = [name for name in sizes if len(tied[name]) > 1]
+    hubs.sort(key=lambda name: (-len(tied[name]), sizes[name]))
+    return _sequence(sizes, constraints, _product, hubs)
 
 
 def printed_sequence(
@@ -117,13 +124,14 @@ def _sequence(
     sizes: Mapping[str, int],
     constraints: Sequence[DenialConstraint],
     size_of_left: Callable[[Mapping[str, int], Sequence[str]], float],
+    early: Sequence[str] = (),
 ) -> tuple[str, ...]:
     dependencies = [d for c in constraints if (d := functional_dependency(c)) is not None]
     modelled = [d for d in dependencies if all(name in sizes for name in (*d[0], d[1]))]
     sequence: list[str] = []
     for left, right in sorted(modelled, key=lambda dependency: size_of_left(sizes, dependency[0])):
         sequence += [*sorted(left, key=sizes.__getitem__), right]
-    sequence += sorted(sizes, key=sizes.__getitem__)
+    sequence += [*early, *sorted(sizes, key=sizes.__getitem__)]
     unique = dict.fromkeys(sequence)
     return tuple(sorted(unique, key=lambda name: sizes[name] > NETWORKED_LEVELS))
 

@@ -15,13 +15,13 @@ from cloister.arrays import Floats, Integers
 from cloister.constraints import (
     DenialConstraint,
     OrderRule,
-    bind,
     functional_dependency,
     key_attributes,
     order_rule,
 )
-from cloister.constraints.denial import Cell, Op, Predicate
+from cloister.constraints.denial import Cell, Op
 from cloister.models.feasible_sets import rule_groups, selection
+from cloister.models.feasible_sets.branches import Branches
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.feasible_sets.feasible_set import FeasibleSet, Levels
 from cloister.models.task import Task
@@ -52,24 +52,29 @@ class CompiledConstraints:
     pair_rules: tuple[DenialConstraint, ...] = ()
 
 
-def compile_constraints(task: Task, shares: ExpectedShares) -> CompiledConstraints:
+def compile_constraints(
+    task: Task, shares: ExpectedShares, branched: Sequence[Branches] = ()
+) -> CompiledConstraints:
     """How a model, of which ``shares`` says what is known, enforces the hard constraints of a task.
 
     The same answers give the same feasible sets. See :class:`FeasibleSetBuilder`.
     """
-    return FeasibleSetBuilder(task.domain, shares, task.output_rows).build(task.hard)
+    inside = frozenset(name for branches in branched for name in branches.attributes)
+    return FeasibleSetBuilder(task.domain, shares, task.output_rows, inside).build(task.hard)
 
 
 @dataclass
 class FeasibleSetBuilder:
     """Builds the rules of each group of connected constraints, small joint domains first.
 
-    ``rows`` is how many rows are to be drawn: keys must have so many values.
+    ``rows`` is how many rows are to be drawn: keys must have so many values. The model has
+    ``branched`` attributes in branches, inside which its rows keep the rules on these.
     """
 
     domain: Domain
     shares: ExpectedShares
     rows: int = 1
+    branched: frozenset[str] = frozenset()
     _point_valued: frozenset[str] = field(default=frozenset(), init=False)
     _free_valued: frozenset[str] = field(default=frozenset(), init=False)
 
@@ -94,7 +99,8 @@ class FeasibleSetBuilder:
         if not self._has_room(compiled):
             compiled = self._enforced(group, self._choose_evenly)
         # sets of rules that share attributes may leave nothing together: then whole rows are listed
-        if len(group) > 1 and self._drawable(compiled) < _LEAST_DRAWABLE:
+        apart = any(not self.branched.issuperset(rule.attributes) for rule in group)
+        if len(group) > 1 and apart and self._drawable(compiled) < _LEAST_DRAWABLE:
             listed = rule_groups.explicit_set(
                 group, self.domain, self.shares.chain(()), self.shares.rng
             )
@@ -184,13 +190,18 @@ class FeasibleSetBuilder:
             return None
         names = constraint.attributes
         if constraint.arity == 1:
-            return selection.row_set(constraint, self._levels(names), self._constants(constraint))
+            return selection.row_set(
+                constraint, self._levels(names), selection.constants_of(constraint, self.domain)
+            )
         if order is not None and order.first_op is Op.GT and order.second_op in (Op.LT, Op.GT):
             return self._order(order)
         if size > _CONFLICT_CHECKED or not self._comparable_alone(constraint):
             return None
         return selection.greedy_set(
-            constraint, self._levels(names), self._constants(constraint), self.shares.mass(names)
+            constraint,
+            self._levels(names),
+            selection.constants_of(constraint, self.domain),
+            self.shares.mass(names),
         )
 
     def _order(self, order: OrderRule) -> FeasibleSet:
@@ -314,15 +325,6 @@ class FeasibleSetBuilder:
 
     def _joint_size(self, constraint: DenialConstraint) -> float:
         return self.shares.size(constraint.attributes)
-
-    def _constants(self, constraint: DenialConstraint) -> dict[Predicate, float]:
-        bound = bind(constraint, self.domain).predicates
-        pairs = zip(constraint.predicates, bound, strict=True)
-        return {
-            predicate: number.right
-            for predicate, number in pairs
-            if isinstance(number.right, float)
-        }
 
     def _comparable_alone(self, constraint: DenialConstraint) -> bool:
         pairs = [(p.left, p.right) for p in constraint.predicates if isinstance(p.right, Cell)]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -56,11 +57,19 @@ def differing_attributes(constraint: DenialConstraint) -> list[str]:
     ]
 
 
-def connected(constraints: Sequence[DenialConstraint]) -> list[list[DenialConstraint]]:
-    """The constraints in groups that share no attribute."""
-    groups: list[tuple[set[str], list[DenialConstraint]]] = []
-    for constraint in constraints:
-        names, members = set(constraint.attributes), [constraint]
+class _OfAttributes(Protocol):
+    @property
+    def attributes(self) -> tuple[str, ...]: ...
+
+
+_Rule = TypeVar("_Rule", bound=_OfAttributes)
+
+
+def connected(rules: Sequence[_Rule]) -> list[list[_Rule]]:
+    """The rules, or feasible sets, in groups that share no attribute."""
+    groups: list[tuple[set[str], list[_Rule]]] = []
+    for rule in rules:
+        names, members = set(rule.attributes), [rule]
         apart = []
         for group in groups:
             if names.isdisjoint(group[0]):

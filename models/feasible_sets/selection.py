@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from cloister.arrays import TINY, Booleans, Floats, Integers
-from cloister.constraints.denial import NEGATED, Cell, DenialConstraint, Op, Predicate, holds
+from cloister.constraints.denial import NEGATED, Cell, DenialConstraint, Op, Predicate, bind, holds
 from cloister.models.feasible_sets.feasible_set import (
     Coupling,
     FeasibleSet,
@@ -23,6 +23,7 @@ from cloister.models.feasible_sets.feasible_set import (
     grid,
     with_missing,
 )
+from cloister.schema.domain import Domain
 
 _Bounds = tuple[Floats, Floats]
 
@@ -190,6 +191,15 @@ def _split(levels: Levels, run: Integers, weight: Floats) -> Integers:
             cuts = start + np.rint(part * (last - start)).astype(np.int64)
             boxes[begin:end] = np.stack([cuts[:-1], cuts[1:] + 1], axis=1)
     return boxes
+
+
+def constants_of(constraint: DenialConstraint, domain: Domain) -> dict[Predicate, float]:
+    """The constants of a constraint's predicates as comparable numbers."""
+    bound = bind(constraint, domain).predicates
+    pairs = zip(constraint.predicates, bound, strict=True)
+    return {
+        predicate: number.right for predicate, number in pairs if isinstance(number.right, float)
+    }
 
 
 def row_set(

@@ -23,8 +23,16 @@ import torch
 from torch import Tensor
 
 from cloister.arrays import Integers
+from cloister.models.feasible_sets.branches import Branches
 from cloister.models.feasible_sets.feasible_set import FeasibleSet
-from cloister.models.mixture.products import DependentAttribute, Factor, Layout, Mixture, without
+from cloister.models.mixture.products import (
+    BranchFactor,
+    DependentAttribute,
+    Factor,
+    Layout,
+    Mixture,
+    without,
+)
 
 _MOST_FACTOR_LEVELS = 4_000
 """Most joint levels of a factor: each has a share in every component."""
@@ -47,18 +55,22 @@ class Arrangement:
     dependents: tuple[DependentAttribute, ...] = ()
 
 
-def separate_factors(sizes: Mapping[str, int]) -> Layout:
-    """The layout in which each attribute is a factor of its own."""
-    return Layout(tuple(Factor.single(name, size) for name, size in sizes.items()), dict(sizes))
+def separate_factors(sizes: Mapping[str, int], branched: Sequence[Branches] = ()) -> Layout:
+    """The layout in which each attribute is a factor of its own, but for those in branches."""
+    return _with_others(sizes, [*map(BranchFactor, branched)])
 
 
 def arrange_factors(
-    sizes: Mapping[str, int], inside: Sequence[str], feasible_sets: Sequence[FeasibleSet]
+    sizes: Mapping[str, int],
+    inside: Sequence[str],
+    feasible_sets: Sequence[FeasibleSet],
+    branched: Sequence[Branches] = (),
 ) -> Arrangement | None:
     """Factors over the attributes ``inside`` a mixture that satisfy feasible sets, and dependents.
 
     Attributes outside are dependent; of those inside one after the other, the largest first, until
-    the feasible sets of the rest can be joined. None if they never can.
+    the feasible sets of the rest can be joined. None if they never can. Branches are factors
+    as they are, and satisfy the feasible sets over their attributes.
     """
     partial: _Partial | None = _Partial(
         tuple(
@@ -69,8 +81,9 @@ def arrange_factors(
         if partial and name not in inside and partial.containing(name):
             partial = partial.detach(name, sizes, _MOST_OUTSIDE)
     size_of = {name: sizes[name] for name in inside}
+    partial = partial and partial.outside(branched)
     while partial:
-        layout = join_feasible_sets(size_of, partial.factors)
+        layout = join_feasible_sets(size_of, partial.factors, branched)
         if layout:
             return Arrangement(layout, partial.dependents)
         loose = partial.detachable(inside)
@@ -85,6 +98,13 @@ class _Partial:
 
     factors: tuple[Factor, ...]
     dependents: tuple[DependentAttribute, ...] = ()
+
+    def outside(self, branched: Sequence[Branches]) -> _Partial:
+        """Those that are not over attributes of branches, with all dependents."""
+        left = (
+            f for f in self.factors if not any({*f.attributes} <= {*b.attributes} for b in branched)
+        )
+        return _Partial(tuple(left), self.dependents)
 
     def containing(self, name: str) -> list[Factor]:
         """The factors that an attribute is in."""
@@ -129,10 +149,13 @@ def _add(rest: Factor, factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
     return (*factors, rest)
 
 
-def join_feasible_sets(sizes: Mapping[str, int], feasible_sets: Sequence[Factor]) -> Layout | None:
+def join_feasible_sets(
+    sizes: Mapping[str, int], feasible_sets: Sequence[Factor], branched: Sequence[Branches] = ()
+) -> Layout | None:
     """The layout whose factors are those of feasible sets, joined where they share attributes.
 
-    All other attributes are factors of their own. None if a joint factor would be empty or large.
+    Those of branches come first. All other attributes are factors of their own. None if a joint
+    factor would be empty or large.
     """
     factors: list[Factor] = []
     for feasible_set in feasible_sets:
@@ -145,6 +168,10 @@ def join_feasible_sets(sizes: Mapping[str, int], feasible_sets: Sequence[Factor]
         if joined is None or not 0 < joined.size <= _MOST_FACTOR_LEVELS:
             return None
         factors.append(joined)
+    return _with_others(sizes, [*map(BranchFactor, branched), *factors])
+
+
+def _with_others(sizes: Mapping[str, int], factors: Sequence[Factor | BranchFactor]) -> Layout:
     taken = {name for factor in factors for name in factor.attributes}
     alone = [Factor.single(name, size) for name, size in sizes.items() if name not in taken]
     return Layout((*factors, *alone), dict(sizes))
@@ -175,9 +202,15 @@ def _keys(first: Factor, second: Factor, shared: Sequence[str]) -> tuple[Integer
 
 
 def transfer(mixture: Mixture, layout: Layout) -> Mixture:
-    """The mixture on another layout: in each component, a factor's levels by their old product."""
+    """The mixture on another layout: in each component, a factor's levels by their old product.
+
+    Those of branches, which both have, stay as they are.
+    """
     parts = []
     for factor in layout.factors:
+        if isinstance(factor, BranchFactor):
+            parts.append(mixture.factor(mixture.layout.factor_of[factor.attributes[0]]))
+            continue
         logs = [
             mixture.logs(name)[factor.levels[:, index]]
             for index, name in enumerate(factor.attributes)
@@ -232,5 +265,5 @@ def joint_factors(layout: Layout, device: torch.device) -> tuple[QuasiIndependen
     return tuple(
         QuasiIndependence(factor, slice(layout.edges[index], layout.edges[index + 1]), device)
         for index, factor in enumerate(layout.factors)
-        if len(factor.attributes) > 1
+        if isinstance(factor, Factor) and len(factor.attributes) > 1
     )

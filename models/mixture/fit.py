@@ -9,13 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
+import numpy as np
 import torch
+from scipy.optimize import nnls
 
+from cloister.arrays import Floats
 from cloister.constraints import functional_dependency
 from cloister.models.core.bins import Histogram, coarse
 from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table
 from cloister.models.core.released_counts import ReleasedCounts
+from cloister.models.feasible_sets.branches import Branches, find_branches
 from cloister.models.feasible_sets.builder import compile_constraints
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.mixture import measurements
@@ -24,7 +30,7 @@ from cloister.models.mixture.model import MixtureModel, chain_of
 from cloister.models.mixture.optimizer import DependencePenalty, Fit, TableTarget
 from cloister.models.mixture.plan import MixtureParameters
 from cloister.models.mixture.prior import NO_TABLES, EarlierTables, with_earlier_mass
-from cloister.models.mixture.products import Layout, Mixture
+from cloister.models.mixture.products import BranchFactor, Factor, Layout, Mixture
 from cloister.models.mixture.schedule import LAST_STEPS, MOST_MODELLED
 from cloister.models.protocol import Progress
 from cloister.models.task import Plan, Task
@@ -44,6 +50,9 @@ _NOISE_IN_FIT = 0.5
 
 Errors with other parts are in docs/papers.md.
 """
+
+_LEAST_MASS = 1e-6
+"""Added to the share of a level at the start."""
 
 _START_STEPS = 60
 """Steps of the fit to one-way tables and those of constraints, before the first round."""
@@ -97,9 +106,10 @@ def fit_mixture(
         measured=known.joint.values(),
         seed=MIXTURE_SEED,
     )
-    rules = compile_constraints(task, shares)
+    rules = compile_constraints(task, shares, known.branched)
     arrangement = arrange_factors(
-        {name: bins[name].size for name in sequence}, inside, rules.feasible_sets
+        *({name: bins[name].size for name in sequence}, inside),
+        *(rules.feasible_sets, known.layout.branched),
     )
     layout = arrangement.layout if arrangement else known.layout
     last = Fit(transfer(fit.mixture, layout), penalty, device=device)
@@ -117,18 +127,21 @@ def fit_mixture(
 class _Known:
     """The facts known before the rounds, including those of a previous release.
 
-    ``inside`` are the attributes of the mixture, ``joint`` the tables of hard constraints.
+    ``inside`` are the attributes of the mixture, ``branched`` those that rules on single rows
+    bind; ``joint`` are the tables of hard constraints.
     """
 
     histograms: measurements.Histograms
     inside: tuple[str, ...]
+    branched: tuple[Branches, ...]
     joint: NoisyTables
     earlier: EarlierTables
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
-        """Each attribute of the mixture on its own."""
-        return separate_factors({name: self.histograms.bins[name].size for name in self.inside})
+        """Each attribute of the mixture on its own, but for those in branches."""
+        sizes = {name: self.histograms.bins[name].size for name in self.inside}
+        return separate_factors(sizes, self.branched)
 
     def marginals(self, rows: int) -> list[NoisyTable]:
         """The histograms, one for each attribute of the mixture, and the tables inside it."""
@@ -164,7 +177,8 @@ def _measure_joint(
         table = count_table(private, partitions, mechanism, label)
         joint[names], earlier = earlier.pooled_with(table)
     inside = _modelled(plan, bins)
-    return _Known(histograms, inside, joint, earlier.among(inside))
+    branched = find_branches(task.domain, task.hard, bins, inside)
+    return _Known(histograms, inside, branched, joint, earlier.among(inside))
 
 
 def run_rounds(
@@ -247,11 +261,27 @@ def _start(layout: Layout, bins: Mapping[str, Histogram], components: int) -> Mi
     """Equal components close to the one-way histograms, with random differences."""
     generator = torch.Generator().manual_seed(MIXTURE_SEED)
     parts = []
-    for name, size in layout.sizes.items():
-        logs = torch.log(torch.as_tensor(bins[name].mass).float() + 1e-6)[:, None]
-        differences = torch.randn(size, components, generator=generator)
-        parts.append(torch.softmax(logs + _START_SPREAD * differences, 0))
+    for factor in layout.factors:
+        logs = torch.as_tensor(np.log(_start_shares(factor, bins) + _LEAST_MASS)).float()[:, None]
+        for begin, end in pairwise(factor.edges):
+            differences = torch.randn(end - begin, components, generator=generator)
+            parts.append(torch.softmax(logs[begin:end] + _START_SPREAD * differences, 0))
     return Mixture(layout, torch.full((components,), 1 / components), torch.cat(parts))
+
+
+def _start_shares(factor: Factor | BranchFactor, bins: Mapping[str, Histogram]) -> Floats:
+    """Shares of a factor's levels by the histograms, those of branches as all of these say."""
+    if isinstance(factor, Factor):
+        return bins[factor.attributes[0]].mass
+    branches, shares = factor.branches, list[Floats]()
+    wanted, weights = [], []
+    for name, (sets, variant) in zip(branches.attributes, branches.variants, strict=True):
+        mass = bins[name].mass
+        shares += [mass[levels] for levels in sets]
+        weights.append(variant == np.arange(len(sets))[:, None])
+        wanted.append((sets * mass).sum(1))
+    share_of, _ = nnls(np.concatenate(weights).astype(float), np.concatenate(wanted))
+    return np.concatenate([share_of, *shares])
 
 
 def _candidates(

@@ -231,8 +231,8 @@ def expected_shares(
 ) -> dict[Coarsenings, NDArray[np.float32]]:
     """The model's joint shares of each table, one axis a coarsening.
 
-    Each attribute must be a factor of its own. Tables that differ in the last coarsening only are
-    computed together.
+    Those of attributes in different factors that differ in the last coarsening only are computed
+    together.
     """
     shares: dict[Partition, Tensor] = {}
     for coarsening in (
@@ -241,9 +241,12 @@ def expected_shares(
         (view,), _ = mixture.layout.views([coarsening])
         shares[coarsening] = mixture.view_shares(view)
     lasts: dict[Coarsenings, list[Partition]] = {}
-    for table in tables:
-        lasts.setdefault(table[:-1], []).append(table[-1])
     expected: dict[Coarsenings, NDArray[np.float32]] = {}
+    for table in tables:
+        if mixture.layout.apart([partition.name for partition in table]):
+            lasts.setdefault(table[:-1], []).append(table[-1])
+        else:
+            expected[table] = mixture.marginal(table).astype(np.float32)
     for firsts, finals in lasts.items():
         folded = mixture.weights[None]
         for coarsening in firsts:
@@ -314,6 +317,7 @@ class AllPairs:
         views = [mixture.layout.views([coarsening])[0][0] for coarsening in self.coarsenings]
         shares = torch.cat([mixture.view_shares(view) for view in views])
         expected = (by.rows * (shares * mixture.weights) @ shares.T).numpy()
+        self._within_factors(mixture, expected, by.rows)
         sizes = np.array([coarsening.size for coarsening in self.coarsenings])
         penalties = by.noise_of_cell * np.outer(sizes, sizes)
         pairs = np.triu(np.ones(penalties.shape, dtype=bool), 1)
@@ -327,3 +331,13 @@ class AllPairs:
             tree[tree == tree[second]] = tree[first]
             chosen.append((self.coarsenings[first], self.coarsenings[second]))
         return tuple(chosen)
+
+    def _within_factors(self, mixture: Mixture, expected: NDArray[np.float32], rows: int) -> None:
+        """Set the expected counts of pairs in one factor, which are not independent in it."""
+        ends = np.cumsum([0, *(coarsening.size for coarsening in self.coarsenings)])
+        places = {c.name: slice(*ends[i : i + 2]) for i, c in enumerate(self.coarsenings)}
+        for one, other in combinations(self.coarsenings, 2):
+            if not mixture.layout.apart([one.name, other.name]):
+                table = rows * mixture.marginal([one, other])
+                expected[places[one.name], places[other.name]] = table
+                expected[places[other.name], places[one.name]] = table.T

@@ -19,7 +19,13 @@ from cloister.models.core.bins import Histogram
 from cloister.models.core.released_counts import ReleasedCounts, restore_counts
 from cloister.models.feasible_sets.builder import CompiledConstraints
 from cloister.models.mixture.factors import arrange_factors
-from cloister.models.mixture.products import DependentAttribute, Factor, Layout, Mixture
+from cloister.models.mixture.products import (
+    BranchFactor,
+    DependentAttribute,
+    Factor,
+    Layout,
+    Mixture,
+)
 from cloister.models.mixture.sampler import EvenSampler
 from cloister.models.mixture.within_bins import ScoreRelation, relations_between
 from cloister.models.protocol import Arrays, ModelState
@@ -35,6 +41,9 @@ from cloister.schema.domain import Table
 _MOST_NUMBERS = 20_000_000
 """Most numbers from which joint shares are summed: 80 MB."""
 
+_LEAST = 1e-12
+"""Added to shares, so that their logarithms are finite."""
+
 
 @dataclass(frozen=True)
 class MixtureChain:
@@ -45,16 +54,23 @@ class MixtureChain:
 
     mixture: Mixture
     names: tuple[str, ...]
+    bins: Mapping[str, Histogram]
     outside: tuple[Floats, ...]
 
     @cached_property
-    def _logs(self) -> torch.Tensor:
-        return torch.cat([self.mixture.logs(name) for name in self.names])
-
-    @cached_property
-    def _begins(self) -> torch.Tensor:
-        sizes = [self.mixture.layout.sizes[name] for name in self.names]
-        return torch.as_tensor(np.cumsum([0, *sizes[:-1]]))
+    def _groups(self) -> tuple[_Group, ...]:
+        """The attributes of each factor of branches, and all others, as one group."""
+        layout = self.mixture.layout
+        numbers = [layout.factor_of[branches.attributes[0]] for branches in layout.branched]
+        alone = [n for n in self.names if layout.factor_of[n] not in numbers]
+        groups = [[n for n in self.names if layout.factor_of[n] == number] for number in numbers]
+        return (
+            _Group.alone(self.mixture, self.names, alone),
+            *(
+                _Group.in_branches(self.mixture, self.names, names, number)
+                for names, number in zip(groups, numbers, strict=True)
+            ),
+        )
 
     def conditional(self, position: int, context: Integers) -> Probabilities:
         """Probabilities of the attribute at ``place``; see `TupleModel`.
@@ -63,26 +79,80 @@ class MixtureChain:
         """
         if position >= len(self.names):
             return self.outside[position - len(self.names)][None]
-        shares = self.mixture.shares_of(self.names[position]).T
         if not position:
-            return (self.mixture.weights @ shares)[None].numpy()
-        index = torch.as_tensor(context[:, :position]) + self._begins[:position]
-        logs = torch.nn.functional.embedding_bag(index, self._logs, mode="sum")
-        responsible = torch.softmax(logs + torch.log(self.mixture.weights + 1e-12), 1)
-        return (responsible @ shares).numpy()
+            shares = self.mixture.shares_of(self.names[0])
+            return (shares @ self.mixture.weights)[None].numpy()
+        before = torch.as_tensor(context[:, :position])
+        logs = torch.log(self.mixture.weights + _LEAST)[None, None]
+        # of the attribute's own group the branch counts too, of the others the component alone
+        within = next(group for group in self._groups if position in group.places)
+        for group in self._groups:
+            if group is not within and group.places and group.places[0] < position:
+                logs = logs + torch.logsumexp(group.logs(before), 1, keepdim=True)
+        responsible = torch.softmax((logs + within.logs(before)).flatten(1), 1)
+        return (responsible @ within.shares(position)).numpy()
 
     def joint_shares(self, places: Sequence[int]) -> Floats | None:
         """Shares of the joint bins of some attributes of the mixture; see `JointModel`."""
-        shares = [self.mixture.shares_of(self.names[position]) for position in places]
-        if (
-            math.prod(len(factor) for factor in shares[:-1]) * len(self.mixture.weights)
-            > _MOST_NUMBERS
-        ):
+        layout, names = self.mixture.layout, [self.names[position] for position in places]
+        cells = math.prod(layout.sizes[name] for name in names[:-1])
+        if cells * len(self.mixture.weights) > _MOST_NUMBERS:
             return None
-        folded = self.mixture.weights[None]
-        for factor in shares[:-1]:
-            folded = (folded[:, None] * factor[None]).flatten(0, 1)
-        return (folded @ shares[-1].T).flatten().double().numpy()
+        return self.mixture.marginal([self.bins[name] for name in names]).ravel()
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Attributes that are independent given the component, and the branch if they are in branches.
+
+    Shapes: ``branch`` (branches, components), log-shares of the branches; ``tables``, for each of
+    the ``places`` in the sequence, log-shares (size, branches, components).
+    """
+
+    branch: torch.Tensor
+    tables: Mapping[int, torch.Tensor]
+
+    @classmethod
+    def alone(cls, mixture: Mixture, sequence: Sequence[str], names: Sequence[str]) -> _Group:
+        """Attributes without branches: of one branch that all rows are in."""
+        tables = {sequence.index(name): mixture.logs(name)[:, None] for name in names}
+        return cls(torch.zeros(1, len(mixture.weights)), tables)
+
+    @classmethod
+    def in_branches(
+        cls, mixture: Mixture, sequence: Sequence[str], names: Sequence[str], number: int
+    ) -> _Group:
+        """The attributes of a factor of branches."""
+        tables = {sequence.index(name): mixture.in_branches(name) for name in names}
+        shares = mixture.factor(number)[: tables[sequence.index(names[0])].shape[1]]
+        return cls(
+            torch.log(shares + _LEAST),
+            {place: torch.log(table + _LEAST) for place, table in tables.items()},
+        )
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The places of the attributes in the sequence, in order."""
+        return tuple(self.tables)
+
+    @cached_property
+    def _stacked(self) -> torch.Tensor:
+        """All tables, one after the other; shape (levels, branches x components)."""
+        return torch.cat([table.flatten(1) for table in self.tables.values()])
+
+    def logs(self, before: torch.Tensor) -> torch.Tensor:
+        """Log-probabilities (n, branches, components) of levels (n, positions) before another."""
+        known = [place for place in self.places if place < before.shape[1]]
+        if not known:
+            return self.branch[None]
+        sizes = [len(self.tables[place]) for place in known[:-1]]
+        index = before[:, known] + torch.as_tensor(np.cumsum([0, *sizes]))
+        logs = torch.nn.functional.embedding_bag(index, self._stacked, mode="sum")
+        return self.branch[None] + logs.view(len(before), *self.branch.shape)
+
+    def shares(self, place: int) -> torch.Tensor:
+        """The shares of an attribute's levels; shape (branches x components, size)."""
+        return torch.exp(self.tables[place]).flatten(1).T
 
 
 _FITTED = "a mixture of products is fitted to all noisy tables together, and rows are drawn from it"
@@ -154,8 +224,9 @@ class MixtureModel(constrained.SequentialModel):
     @cached_property
     def _dependents(self) -> tuple[DependentAttribute, ...]:
         sizes = {name: histogram.size for name, histogram in self.bins.items()}
+        layout = self.mixture.layout
         arrangement = arrange_factors(
-            sizes, tuple(self.mixture.layout.sizes), self.rules.feasible_sets
+            sizes, tuple(layout.sizes), self.rules.feasible_sets, layout.branched
         )
         return arrangement.dependents if arrangement else ()
 
@@ -205,8 +276,18 @@ class MixtureModel(constrained.SequentialModel):
 def _state_of_mixture(mixture: Mixture) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     factors = mixture.layout.factors
     arrays = {"weights": mixture.weights.numpy(), "shares": mixture.shares.numpy()}
-    arrays |= {f"factor.{index}": factor.levels for index, factor in enumerate(factors)}
+    for index, factor in enumerate(factors):
+        arrays[f"factor.{index}"] = factor.stored
     return {"factors": [list(factor.attributes) for factor in factors]}, arrays
+
+
+def _restored(
+    names: tuple[str, ...], stored: NDArray[Any], sizes: Mapping[str, int]
+) -> Factor | BranchFactor:
+    """A factor of the state of a mixture: levels are numbers, those of branches allowed or not."""
+    if stored.dtype != np.bool_:
+        return Factor(names, stored)
+    return BranchFactor.restored(names, stored, [sizes[name] for name in names])
 
 
 def chain_of(
@@ -214,21 +295,21 @@ def chain_of(
 ) -> MixtureChain:
     """The mixture as a chain over a sequence that lists its attributes first."""
     inside = len(mixture.layout.sizes)
-    return MixtureChain(
-        mixture, sequence[:inside], tuple(bins[name].mass for name in sequence[inside:])
-    )
+    outside = tuple(bins[name].mass for name in sequence[inside:])
+    return MixtureChain(mixture, sequence[:inside], bins, outside)
 
 
 def restore_mixture(task: Task, meta: Mapping[str, Any], arrays: Arrays) -> MixtureModel:
     """The model whose :meth:`MixtureModel.state` is given."""
     sequence = tuple(meta["sequence"])
     bins = constrained.restore_bins(task, sequence, arrays)
+    sizes = {name: histogram.size for name, histogram in bins.items()}
     factors = tuple(
-        Factor(tuple(names), arrays[f"factor.{index}"])
+        _restored(tuple(names), arrays[f"factor.{index}"], sizes)
         for index, names in enumerate(meta["factors"])
     )
     inside = {name for factor in factors for name in factor.attributes}
-    layout = Layout(factors, {name: bins[name].size for name in sequence if name in inside})
+    layout = Layout(factors, {name: sizes[name] for name in sequence if name in inside})
     mixture = Mixture(layout, torch.as_tensor(arrays["weights"]), torch.as_tensor(arrays["shares"]))
     rules = constrained.restore_rules(task, meta, arrays)
     reweighting = constrained.restore_reweighting(task, meta, arrays)

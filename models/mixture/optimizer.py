@@ -6,7 +6,7 @@ tables themselves. Everything here is post-processing of released values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol, Self
@@ -33,6 +33,9 @@ _SECOND_DECAY = 0.99
 
 _HOST = torch.device("cpu")
 """The device of mixtures and targets outside the optimizer."""
+
+_LEAST = 1e-12
+"""Least share of a level in a denominator or a logarithm."""
 
 _OF_TARGET = 0.2
 """Part of the penalty on dependence that factors with a declared target bear (docs/papers.md)."""
@@ -161,14 +164,16 @@ class Targets:
     """All targets of a fit, and the parts of factors that they need, each computed once.
 
     Level ``levels[i]`` of the mixture is in part ``parts[i]`` of ``size`` parts, which are those of
-    all different views, one view after the other. Tables of one view are computed together:
-    ``alone`` (m,) are their parts, ``weighted`` and ``precision`` (m,) as of :class:`TableTarget`.
-    Every other target is in ``joint``, with the parts of each of its views.
+    all different views, one view after the other. In views of branches, products of levels are:
+    ``products`` has the numbers (m, k) of the levels, and the part (m,) of each. Tables of one view
+    are computed together: ``alone`` (m,) are their parts, ``weighted`` and ``precision`` (m,) as of
+    :class:`TableTarget`. Every other target is in ``joint``, with the parts of each of its views.
     """
 
     size: int
     levels: Tensor
     parts: Tensor
+    products: tuple[tuple[Tensor, Tensor], ...]
     alone: Tensor
     weighted: Tensor
     precision: Tensor
@@ -183,14 +188,15 @@ class Targets:
         views = {_key(view): view for aim in objectives for view in aim.views}
         ends = np.cumsum([0, *(view.size for view in views.values())]).tolist()
         places = {key: slice(a, b) for key, (a, b) in zip(views, pairwise(ends), strict=True)}
-        parts = [
-            ends[number] + (torch.arange(view.size) if view.index is None else view.index)
-            for number, view in enumerate(views.values())
-        ]
-        levels = [
-            torch.arange(layout.edges[view.factor], layout.edges[view.factor + 1])
-            for view in views.values()
-        ]
+        parts, levels, products = list[Tensor](), list[Tensor](), list[tuple[Tensor, Tensor]]()
+        for end, view in zip(ends, views.values(), strict=False):
+            begin = layout.edges[view.factor]
+            index = torch.arange(view.size) if view.index is None else view.index
+            if view.rows is None:
+                parts.append(end + index)
+                levels.append(torch.arange(begin, layout.edges[view.factor + 1]))
+            else:
+                products.append((begin + view.rows, end + index))
         known = torch.arange(ends[-1])
         single = [a for a in objectives if isinstance(a, TableTarget) and len(a.views) == 1]
         joint = [a for a in objectives if not isinstance(a, TableTarget) or len(a.views) > 1]
@@ -199,6 +205,7 @@ class Targets:
             ends[-1],
             torch.cat([none.long(), *levels]).to(device),
             torch.cat([none.long(), *parts]).to(device),
+            tuple(_joined(products, device)),
             torch.cat([none.long(), *(known[places[_key(a.views[0])]] for a in single)]).to(device),
             torch.cat([none, *(aim.weighted.flatten() for aim in single)]).to(device),
             torch.cat([none, *(aim.precision.flatten() for aim in single)]).to(device),
@@ -217,8 +224,19 @@ class Targets:
         return tuple(self._scratch)
 
 
-def _key(view: FactorView) -> tuple[int, int, bytes]:
-    return view.factor, view.size, b"" if view.index is None else view.index.numpy().tobytes()
+def _joined(
+    products: Sequence[tuple[Tensor, Tensor]], device: torch.device
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Products and their parts, those of equally many levels together."""
+    for levels in {rows.shape[1] for rows, _ in products}:
+        some = [(rows, parts) for rows, parts in products if rows.shape[1] == levels]
+        rows, parts = (torch.cat(side) for side in zip(*some, strict=True))
+        yield rows.to(device), parts.to(device)
+
+
+def _key(view: FactorView) -> tuple[int, int, bytes, bytes]:
+    index, rows = (b"" if of is None else of.numpy().tobytes() for of in (view.index, view.rows))
+    return view.factor, view.size, index, rows
 
 
 class Fit:
@@ -241,6 +259,8 @@ class Fit:
         self._device, begin = device, start.to(device)
         self._losses = penalty.of_levels(start.layout).to(device)
         self._joint = joint_factors(start.layout, device)
+        reached = start.layout.reached
+        self._reached = None if reached is None else (reached[0].to(device), reached[1].to(device))
         self._parameters = [torch.log(begin.weights + 1e-12), torch.log(begin.shares + 1e-12)]
         self._mean = [torch.zeros_like(p) for p in self._parameters]
         self._square = [torch.zeros_like(p) for p in self._parameters]
@@ -254,7 +274,7 @@ class Fit:
 
     def _now(self) -> Mixture:
         weights, logits = self._parameters
-        shares = torch.cat([torch.softmax(logits[a:b], 0) for a, b in pairwise(self._layout.edges)])
+        shares = torch.cat([torch.softmax(logits[part], 0) for part in self._layout.ranges])
         return Mixture(self._layout, torch.softmax(weights, 0), shares)
 
     def descend(
@@ -270,7 +290,9 @@ class Fit:
         for step in range(steps):
             mixture = self._now()
             to_weights, to_shares = gradient(mixture, sorted_targets)
-            add_dependence_penalty(mixture, self._losses, to_weights, to_shares, self._joint)
+            add_dependence_penalty(
+                *(mixture, self._losses, to_weights, to_shares, self._joint, self._reached)
+            )
             rate = first_rate + (last_rate - first_rate) * step / steps
             self._update(
                 [_weights_back(mixture, to_weights), _shares_back(mixture, to_shares)], rate
@@ -305,6 +327,8 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[Tensor, Tensor]:
     shares, weighted, to_parts, to_weighted, by_level = targets.scratch(mixture.shares)
     torch.index_select(mixture.shares, 0, targets.levels, out=by_level)
     shares.zero_().index_add_(0, targets.parts, by_level)
+    for rows, parts in targets.products:
+        shares.index_add_(0, parts, mixture.shares[rows].prod(1))
     torch.mul(shares, weights, out=weighted)
     to_parts.zero_()
     to_weighted.zero_()
@@ -317,7 +341,14 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[Tensor, Tensor]:
     to_weights = (shares.mul_(to_weighted)).sum(0)
     to_parts.addcmul_(to_weighted, weights)
     torch.index_select(to_parts, 0, targets.parts, out=by_level)
-    return to_weights, torch.zeros_like(mixture.shares).index_add_(0, targets.levels, by_level)
+    to_shares = torch.zeros_like(mixture.shares).index_add_(0, targets.levels, by_level)
+    for rows, parts in targets.products:
+        factors, slope = mixture.shares[rows], to_parts[parts]
+        for index in range(rows.shape[1]):
+            # by the product rule: the slope of one level is the product of all others
+            others = factors[:, :index].prod(1) * factors[:, index + 1 :].prod(1)
+            to_shares.index_add_(0, rows[:, index], others.mul_(slope))
+    return to_weights, to_shares
 
 
 def add_dependence_penalty(
@@ -326,22 +357,43 @@ def add_dependence_penalty(
     to_weights: Tensor,
     to_shares: Tensor,
     joint: Sequence[QuasiIndependence] = (),
+    reached: tuple[Tensor, Tensor] | None = None,
 ) -> None:
     """Add the slopes of the penalty: the information, in nats, that a component has on its row.
 
     It is summed over the factors, so it is at least their total correlation: of mixtures that fit
     equally well one of great entropy is preferred, without dependence that was not measured. Of the
     ``joint`` factors it holds what their attributes tell of each other, too. ``losses`` are those
-    per nat, shape (levels of all factors, 1).
+    per nat, shape (levels of all factors, 1). What a component tells of a level in a branch counts
+    for the rows in it alone: ``reached`` are those of the layout.
     """
-    levels = mixture.shares @ mixture.weights
-    ratios = mixture.shares / levels[:, None]
-    logs = ratios.add_(1e-12).log_()
+    weights = mixture.weights[None]
+    reach = None if reached is None else _reach(mixture.shares, reached)
+    if reach is None:
+        levels = mixture.shares @ mixture.weights
+    else:
+        weights = weights * reach
+        levels = (mixture.shares * weights).sum(1) / (weights.sum(1) + _LEAST)
+    ratios = mixture.shares / levels.clamp(min=_LEAST)[:, None]
+    logs = ratios.add_(_LEAST).log_()
     for factor in joint:
         logs[factor.levels] += factor.excess(levels[factor.levels])[:, None]
     logs.mul_(losses)
-    to_shares.addcmul_(logs, mixture.weights[None])
-    to_weights.add_(logs.mul_(mixture.shares).sum(0))
+    to_shares.addcmul_(logs, weights)
+    nats = logs.mul_(mixture.shares)
+    if reach is None or reached is None:
+        to_weights.add_(nats.sum(0))
+    else:
+        to_weights.add_((nats * reach).sum(0))
+        to_shares.index_add_(0, reached[1], (nats * mixture.weights)[reached[0]])
+
+
+def _reach(shares: Tensor, reached: tuple[Tensor, Tensor]) -> Tensor:
+    """The shares (levels, components) of rows in a branch that has the level; 1 without any."""
+    levels, branches = reached
+    reach = torch.ones_like(shares)
+    reach[levels] = 0.0
+    return reach.index_add_(0, levels, shares[branches])
 
 
 def _add_slopes(
@@ -385,8 +437,6 @@ def _weights_back(mixture: Mixture, slope: Tensor) -> Tensor:
 
 def _shares_back(mixture: Mixture, slope: Tensor) -> Tensor:
     product = mixture.shares * slope
-    edges = mixture.layout.edges
-    for begin, end in pairwise(edges):
-        block = slice(begin, end)
-        product[block].addcmul_(mixture.shares[block], product[block].sum(0)[None], value=-1)
+    for part in mixture.layout.ranges:
+        product[part].addcmul_(mixture.shares[part], product[part].sum(0)[None], value=-1)
     return product

@@ -1,7 +1,8 @@
 """A mixture of products: rows belong to components; in a component all factors are independent.
 
 A factor is an attribute, or several attributes that a feasible set joins, whose joint levels it
-lists.
+lists, or those of branches: a branch is drawn, then each attribute among the levels that it has
+there, independently.
 
 Dependent attributes are drawn after those that, by a feasible set, decide which levels are allowed.
 
@@ -15,13 +16,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cloister.arrays import Floats, Integers
+from cloister.arrays import Booleans, Floats, Integers
+from cloister.models.feasible_sets.branches import Branches
+from cloister.models.feasible_sets.feasible_set import grid
 from cloister.schema.partition import Partition
+
+Terms = tuple[Integers | None, list[Integers]]
+"""Joint levels of some attributes of a factor: the numbers (m, k) of the shares that multiply to
+that of each, None where they are the factor's own levels; each attribute's level (m,)."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,20 @@ class Factor:
         """Number of levels."""
         return len(self.levels)
 
+    @property
+    def stored(self) -> Integers:
+        """The levels, as a model's state has them."""
+        return self.levels
+
+    @property
+    def edges(self) -> list[int]:
+        """Where shares that sum to 1 begin and end: all of them do."""
+        return [0, self.size]
+
+    def terms(self, names: Sequence[str]) -> Terms:
+        """The joint levels of some of its attributes."""
+        return None, [self.levels[:, self.attributes.index(name)] for name in names]
+
     @classmethod
     def single(cls, name: str, size: int) -> Factor:
         """The factor of one attribute."""
@@ -46,29 +69,118 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class FactorView:
-    """Some attributes of factor ``at``, coarsened: its level m is in part ``index[m]`` of ``size``.
+class BranchFactor:
+    """The attributes of ``branches``: given the branch, they are independent in a component.
 
-    ``index`` is None where the parts are the levels.
+    Its shares are first those of the branches, then, for each attribute, those of the levels in
+    each of its different sets.
+    """
+
+    branches: Branches
+
+    @classmethod
+    def restored(cls, names: tuple[str, ...], stored: Booleans, sizes: Sequence[int]) -> Self:
+        """The factor whose :attr:`stored` is given, of attributes of some sizes."""
+        return cls(Branches(names, tuple(np.split(stored, np.cumsum(sizes)[:-1], axis=1))))
+
+    @property
+    def stored(self) -> Booleans:
+        """The allowed levels of all attributes side by side; shape (branches, sum of sizes)."""
+        return np.concatenate(self.branches.allowed, axis=1)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes of the branches."""
+        return self.branches.attributes
+
+    @cached_property
+    def _sets(self) -> list[list[Integers]]:
+        """The levels in each set of each attribute."""
+        return [[np.flatnonzero(one) for one in sets] for sets, _ in self.branches.variants]
+
+    @cached_property
+    def edges(self) -> list[int]:
+        """Where shares that sum to 1 begin and end: of branches, then of each set of levels."""
+        sizes = [len(levels) for sets in self._sets for levels in sets]
+        return np.cumsum([0, self.branches.count, *sizes]).tolist()
+
+    @property
+    def size(self) -> int:
+        """Number of shares."""
+        return self.edges[-1]
+
+    @cached_property
+    def _begins(self) -> list[Integers]:
+        """Where the shares of each attribute begin in each branch; shape (branches,)."""
+        first, begins = 1, []
+        for sets, variant in self.branches.variants:
+            begins.append(np.asarray(self.edges)[first + variant])
+            first += len(sets)
+        return begins
+
+    @cached_property
+    def reached(self) -> tuple[Integers, Integers]:
+        """The numbers of the shares of each level, and of a branch that has it: each pair once."""
+        pairs = [
+            (begins[branch] + np.arange(len(sets[variant[branch]])), branch)
+            for sets, begins, (_, variant) in zip(
+                self._sets, self._begins, self.branches.variants, strict=True
+            )
+            for branch in range(self.branches.count)
+        ]
+        levels = np.concatenate([shares for shares, _ in pairs])
+        return levels, np.concatenate([np.full(len(shares), branch) for shares, branch in pairs])
+
+    def terms(self, names: Sequence[str]) -> Terms:
+        """The joint levels of some of its attributes, in each branch."""
+        places = [self.attributes.index(name) for name in names]
+        rows, levels = [], []
+        for branch in range(self.branches.count):
+            sets = [self._sets[at][self.branches.variants[at][1][branch]] for at in places]
+            joint = grid([len(one) for one in sets])
+            begins = [self._begins[at][branch] for at in places]
+            rows.append(np.column_stack([np.full(len(joint), branch), joint + begins]))
+            levels.append(np.column_stack([one[at] for one, at in zip(sets, joint.T, strict=True)]))
+        return np.concatenate(rows), list(np.concatenate(levels).T)
+
+
+@dataclass(frozen=True)
+class FactorView:
+    """Some attributes of a factor, coarsened: its level m is in part ``index[m]`` of ``size``.
+
+    ``index`` is None where the parts are the levels. With ``rows`` (m, k), the share of level m is
+    the product of these shares of the factor.
     """
 
     factor: int
     index: Tensor | None
     size: int
+    rows: Tensor | None = None
 
     def to(self, device: torch.device) -> FactorView:
         """The same view with its index on a device."""
         if self.index is None:
             return self
-        return FactorView(self.factor, self.index.to(device), self.size)
+        rows = None if self.rows is None else self.rows.to(device)
+        return FactorView(self.factor, self.index.to(device), self.size, rows)
 
 
 @dataclass(frozen=True)
 class Layout:
     """The factors of a row; ``sizes`` are those of the attributes."""
 
-    factors: tuple[Factor, ...]
+    factors: tuple[Factor | BranchFactor, ...]
     sizes: Mapping[str, int]
+
+    @property
+    def branched(self) -> tuple[Branches, ...]:
+        """The branches of its factors."""
+        return tuple(f.branches for f in self.factors if isinstance(f, BranchFactor))
+
+    @cached_property
+    def _known(self) -> dict[tuple[Partition, ...], FactorView]:
+        """Views of factors that were asked for before: rounds ask for the same ones."""
+        return {}
 
     @cached_property
     def factor_of(self) -> dict[str, int]:
@@ -82,6 +194,39 @@ class Layout:
         """Where each factor's levels begin among all levels, and where the last ones end."""
         return np.cumsum([0, *(factor.size for factor in self.factors)]).tolist()
 
+    @cached_property
+    def ranges(self) -> list[slice]:
+        """The shares that sum to 1 in each component."""
+        return [
+            slice(begin + first, begin + last)
+            for begin, factor in zip(self.edges, self.factors, strict=False)
+            for first, last in pairwise(factor.edges)
+        ]
+
+    def apart(self, names: Sequence[str]) -> bool:
+        """Whether some attributes are in different factors."""
+        return len({self.factor_of[name] for name in names}) == len(names)
+
+    @cached_property
+    def reached(self) -> tuple[Tensor, Tensor] | None:
+        """The numbers of the shares of levels in branches, and of the branch; None without any."""
+        pairs = [
+            [begin + numbers for numbers in factor.reached]
+            for begin, factor in zip(self.edges, self.factors, strict=False)
+            if isinstance(factor, BranchFactor)
+        ]
+        if not pairs:
+            return None
+        levels, branches = (
+            torch.as_tensor(np.concatenate(side)) for side in zip(*pairs, strict=True)
+        )
+        return levels, branches
+
+    def whole(self, name: str) -> FactorView:
+        """The view of the levels of one attribute."""
+        size = self.sizes[name]
+        return self._view(self.factor_of[name], {name: (np.arange(size), size)})
+
     def views(
         self, coarsenings: Sequence[Partition]
     ) -> tuple[tuple[FactorView, ...], tuple[int, ...]]:
@@ -93,7 +238,7 @@ class Layout:
         for axis, coarsening in enumerate(coarsenings):
             axes_of.setdefault(self.factor_of[coarsening.name], []).append(axis)
         views = {
-            number: self._view(number, [coarsenings[axis] for axis in axes])
+            number: self._view_of(number, [coarsenings[axis] for axis in axes])
             for number, axes in axes_of.items()
         }
         order = sorted(axes_of, key=lambda number: views[number].size)
@@ -101,15 +246,23 @@ class Layout:
             axis for number in order for axis in axes_of[number]
         )
 
-    def _view(self, number: int, coarsenings: Sequence[Partition]) -> FactorView:
+    def _view_of(self, number: int, coarsenings: Sequence[Partition]) -> FactorView:
+        first, key = coarsenings[0], tuple(coarsenings)
+        if first.whole and self.factors[number].attributes == (first.name,):
+            return FactorView(number, None, first.size)
+        if key not in self._known:
+            self._known[key] = self._view(number, {r.name: (r.joined, r.size) for r in coarsenings})
+        return self._known[key]
+
+    def _view(self, number: int, joined: Mapping[str, tuple[Integers, int]]) -> FactorView:
+        """The view of attributes whose levels are joined to parts, so many of each."""
         factor = self.factors[number]
-        sizes = [coarsening.size for coarsening in coarsenings]
-        whole = coarsenings[0].whole and factor.size == coarsenings[0].size
-        if len(factor.attributes) == 1 and whole:
-            return FactorView(number, None, factor.size)
-        columns = [r.joined[factor.levels[:, factor.attributes.index(r.name)]] for r in coarsenings]
+        rows, levels = factor.terms(tuple(joined))
+        columns = [joined[name][0][level] for name, level in zip(joined, levels, strict=True)]
+        sizes = [size for _, size in joined.values()]
         index = torch.as_tensor(np.ravel_multi_index(columns, sizes).astype(np.int64))
-        return FactorView(number, index, int(np.prod(sizes)))
+        terms = None if rows is None else torch.as_tensor(rows)
+        return FactorView(number, index, int(np.prod(sizes)), terms)
 
 
 @dataclass(frozen=True)
@@ -117,7 +270,7 @@ class Mixture:
     """A mixture of products.
 
     Shapes: ``weights`` (components,), summing to 1; ``shares`` (levels of all factors, components),
-    summing to 1 over the levels of each factor; float32.
+    summing to 1 over each of the layout's ranges; float32.
     """
 
     layout: Layout
@@ -137,6 +290,8 @@ class Mixture:
         shares = self.factor(view.factor)
         if view.index is None:
             return shares
+        if view.rows is not None:
+            shares = shares[view.rows].prod(1)
         if scratch is None:
             scratch = shares.new_empty(view.size, shares.shape[1])
         return scratch.zero_().index_add_(0, view.index, shares)
@@ -154,12 +309,18 @@ class Mixture:
 
     def shares_of(self, name: str) -> Tensor:
         """Shares of one attribute's levels in each component; shape (size, components)."""
+        return self.view_shares(self.layout.whole(name))
+
+    def in_branches(self, name: str) -> Tensor:
+        """Shares of an attribute's levels in each branch; shape (size, branches, components)."""
         number = self.layout.factor_of[name]
-        factor = self.layout.factors[number]
-        index = torch.as_tensor(factor.levels[:, factor.attributes.index(name)])
-        return torch.zeros(self.layout.sizes[name], len(self.weights)).index_add_(
-            0, index, self.factor(number)
-        )
+        factor, shares = self.layout.factors[number], self.factor(number)
+        assert isinstance(factor, BranchFactor)
+        table = shares.new_zeros(self.layout.sizes[name], factor.branches.count, shares.shape[1])
+        rows, (levels,) = factor.terms([name])
+        assert rows is not None
+        table[levels, rows[:, 0]] = shares[rows[:, 1]]
+        return table
 
     def logs(self, name: str) -> Tensor:
         """Log-shares of one attribute's levels in each component; shape (size, components)."""

@@ -20,7 +20,7 @@ from scipy.stats.qmc import Sobol
 
 from cloister.arrays import Floats, Integers
 from cloister.models.core.costs import MANY_ROWS
-from cloister.models.mixture.products import DependentAttribute, Mixture
+from cloister.models.mixture.products import BranchFactor, DependentAttribute, Mixture
 from cloister.models.mixture.within_bins import ScoreRelation
 from cloister.models.sampling.chain import Batch
 from cloister.models.sampling.drawing import ANYTHING, Given, Sampler, Where
@@ -153,8 +153,9 @@ class EvenSampler(Sampler):
 
     @property
     def _axes(self) -> int:
-        """Coordinates of a point: component, levels, and values inside bins, at most."""
-        return 1 + len(self.plain.sequence) + len(self._wide)
+        """Coordinates of a point: component, branches, levels, and values inside bins, at most."""
+        branched = len(self.mixture.layout.branched)
+        return 1 + branched + len(self.plain.sequence) + len(self._wide)
 
     def _batch(self, points: Floats, rng: np.random.Generator) -> Batch:
         """The rows of some points (axes, n)."""
@@ -178,7 +179,11 @@ class EvenSampler(Sampler):
         component = allocate(self.mixture.weights.double().numpy()[None], together, next(axes))
         late = {dependent.name for dependent in self.dependents}
         for number, factor in enumerate(self.mixture.layout.factors):
-            if late.isdisjoint(factor.attributes):
+            if isinstance(factor, BranchFactor):
+                levels[:, [sequence.index(name) for name in factor.attributes]] = self._branched(
+                    number, factor, component, axes
+                )
+            elif late.isdisjoint(factor.attributes):
                 shares = self.mixture.factor(number).T.double().numpy()
                 level = allocate(shares, component, next(axes))
                 levels[:, [sequence.index(name) for name in factor.attributes]] = factor.levels[
@@ -196,6 +201,21 @@ class EvenSampler(Sampler):
             levels[:, sequence.index(dependent.name)] = follow(
                 dependent, parents, shares, kinds, next(axes)
             )
+        return levels
+
+    def _branched(
+        self, number: int, factor: BranchFactor, component: Integers, axes: Iterator[Floats]
+    ) -> Integers:
+        """Levels (rows, attributes) of a factor of branches, for rows of some component (rows,)."""
+        branches, attributes = factor.branches.count, factor.attributes
+        shares = self.mixture.factor(number)[:branches].T.double().numpy()
+        branch = allocate(shares, component, next(axes))
+        kinds = component * branches + branch
+        levels = np.empty((len(component), len(attributes)), dtype=np.int64)
+        for column, name in enumerate(attributes):
+            table = self.mixture.in_branches(name).double().numpy()
+            by_kind = table.transpose(2, 1, 0).reshape(-1, len(table))
+            levels[:, column] = allocate(by_kind, kinds, next(axes))
         return levels
 
     def _leaves(self, number: int, levels: Integers) -> Integers:

@@ -12,6 +12,7 @@ import torch
 from cloister.models.core.bins import bin_cells, coarse
 from cloister.models.core.costs import PAIR_CELLS
 from cloister.models.core.noisy_table import NoisyTable
+from cloister.models.feasible_sets.branches import Branches
 from cloister.models.feasible_sets.feasible_set import FeasibleSet
 from cloister.models.mixture import measurements, model
 from cloister.models.mixture.factors import (
@@ -59,8 +60,8 @@ def bins_of(sizes, seed=0):
 def mixture_on(layout, seed=1):
     generator = torch.Generator().manual_seed(seed)
     shares = [
-        torch.softmax(torch.randn(factor.size, COMPONENTS, generator=generator), 0)
-        for factor in layout.factors
+        torch.softmax(torch.randn(part.stop - part.start, COMPONENTS, generator=generator), 0)
+        for part in layout.ranges
     ]
     weights = torch.softmax(torch.randn(COMPONENTS, generator=generator), 0)
     return Mixture(layout, weights, torch.cat(shares))
@@ -70,25 +71,49 @@ def joint(mixture):
     """The joint distribution over all attributes, in the order of the layout's sizes."""
     names = list(mixture.layout.sizes)
     table = np.zeros(tuple(mixture.layout.sizes.values()))
-    for picked in product(*(range(factor.size) for factor in mixture.layout.factors)):
-        share = mixture.weights.double().clone()
-        cell = dict.fromkeys(names, 0)
-        for at, level in enumerate(picked):
-            share = share * mixture.factor(at)[level].double()
-            cell |= dict(
-                zip(
-                    mixture.layout.factors[at].attributes,
-                    mixture.layout.factors[at].levels[level],
-                    strict=True,
-                )
-            )
+    numbers = range(len(mixture.layout.factors))
+    for picked in product(*(list(cells_of(mixture, number)) for number in numbers)):
+        share, cell = mixture.weights.double(), dict.fromkeys(names, 0)
+        for shares, levels in picked:
+            share, cell = share * shares, cell | levels
         table[tuple(int(cell[name]) for name in names)] += float(share.sum())
     return table
 
 
+def cells_of(mixture, number):
+    """The joint levels of a factor, with their share in each component, by what a factor means."""
+    factor, shares = mixture.layout.factors[number], mixture.factor(number).double()
+    if isinstance(factor, Factor):
+        for level, line in zip(factor.levels, shares, strict=True):
+            yield line, dict(zip(factor.attributes, level, strict=True))
+        return
+    ranges = iter(shares.split(np.diff(factor.edges).tolist()))
+    of_branch, kinds = next(ranges), []
+    for sets, variant in factor.branches.variants:
+        of_sets = [next(ranges) for _ in sets]
+        kinds.append([(np.flatnonzero(sets[v]), of_sets[v]) for v in variant])
+    for branch, share in enumerate(of_branch):
+        levels = [kind[branch] for kind in kinds]
+        for joint_level in product(*(range(len(allowed)) for allowed, _ in levels)):
+            line, cell = share, {}
+            for name, (allowed, some), at in zip(
+                factor.attributes, levels, joint_level, strict=True
+            ):
+                line, cell = line * some[at], cell | {name: allowed[at]}
+            yield line, cell
+
+
+BRANCHES = Branches(
+    ("a", "c"),
+    (
+        np.array([[1, 0, 0], [0, 1, 1], [0, 1, 0]], dtype=bool),
+        np.array([[1, 0], [0, 1], [1, 0]], dtype=bool),
+    ),
+)
 LAYOUTS = {
     "separate": separate_factors(SIZES),
     "joined": join_feasible_sets(SIZES, [Factor(("a", "c"), np.array([[0, 0], [1, 1], [2, 1]]))]),
+    "branches": separate_factors(SIZES, [BRANCHES]),
 }
 
 
@@ -109,13 +134,25 @@ def test_marginals_are_those_of_the_joint_distribution(layout, names):
     np.testing.assert_allclose(mixture.marginal(coarsenings), table, atol=1e-6)
 
 
-def test_joint_shares_of_a_chain_are_those_of_its_mixture_unless_they_are_too_many(monkeypatch):
-    mixture, bins = mixture_on(LAYOUTS["separate"]), bins_of(SIZES)
-    chain = chain_of(mixture, tuple(SIZES), bins)
-    for names in ("a", "ba", "cba"):
-        found = chain.joint_shares([list(SIZES).index(name) for name in names])
-        wanted = mixture.marginal([bins[name] for name in names]).ravel()
-        np.testing.assert_allclose(found, wanted, atol=1e-6)
+@pytest.mark.parametrize(
+    "layout", [LAYOUTS["separate"], LAYOUTS["branches"]], ids=["separate", "branches"]
+)
+@pytest.mark.parametrize("sequence", ["abc", "cba", "bca"])
+def test_a_chain_has_the_distribution_of_its_mixture(layout, sequence):
+    mixture, bins = mixture_on(layout), bins_of(SIZES)
+    chain, order = chain_of(mixture, tuple(sequence), bins), list(SIZES)
+    wanted = joint(mixture).transpose([order.index(name) for name in sequence])
+    shares, context = np.ones(1), np.zeros((1, 0), dtype=np.int64)
+    for position, name in enumerate(sequence):
+        shares = (shares[:, None] * chain.conditional(position, context)).ravel()
+        levels = np.tile(np.arange(SIZES[name]), len(context))
+        context = np.column_stack([np.repeat(context, SIZES[name], axis=0), levels])
+        np.testing.assert_allclose(chain.joint_shares(range(position + 1)), shares, atol=1e-5)
+    np.testing.assert_allclose(shares, wanted.ravel(), atol=1e-5)
+
+
+def test_joint_shares_of_a_chain_are_none_if_they_are_too_many(monkeypatch):
+    chain = chain_of(mixture_on(LAYOUTS["separate"]), tuple(SIZES), bins_of(SIZES))
     monkeypatch.setattr(model, "_MOST_NUMBERS", SIZES["a"] * COMPONENTS)
     assert chain.joint_shares([0, 1]) is not None
     assert chain.joint_shares([1, 0]) is None
@@ -167,6 +204,7 @@ def _table(weights, shares, layout, target):
     views = []
     for view in target.views:
         own = shares[layout.edges[view.factor] : layout.edges[view.factor + 1]]
+        own = own if view.rows is None else own[view.rows].prod(1)
         views.append(
             own
             if view.index is None
@@ -192,6 +230,34 @@ def test_the_penalty_is_the_slope_of_the_information_of_components():
         7 * weights.detach()
     )  # the same for all levels of a factor: nothing where shares sum to one
     torch.testing.assert_close(to_shares + constant, 7 * shares.grad, atol=1e-7, rtol=1e-6)
+
+
+def test_what_a_component_tells_inside_a_branch_counts_for_the_rows_in_it():
+    """The information on the branch, and, given it, on each attribute's level in its set."""
+    layout = LAYOUTS["branches"]
+    start, factor, (first, *sets) = mixture_on(layout), layout.factors[0], layout.ranges
+    weights, shares = (t.double().requires_grad_() for t in (start.weights, start.shares))
+    loss, reaches = _information(weights, shares[first]), []
+    for found, variant in factor.branches.variants:
+        reaches += [shares[first][torch.as_tensor(variant == v)].sum(0) for v in range(len(found))]
+    for part, reach in zip(sets, [*reaches, torch.ones_like(weights)], strict=True):
+        loss = loss + _information(weights * reach, shares[part])
+    loss.backward()
+    to_weights, to_shares = torch.zeros_like(weights), torch.zeros_like(shares)
+    fixed = Mixture(layout, weights.detach(), shares.detach())
+    add_dependence_penalty(
+        *(fixed, torch.tensor(1.0), to_weights, to_shares), reached=layout.reached
+    )
+    torch.testing.assert_close(to_weights, weights.grad, atol=1e-7, rtol=1e-6)
+    for part in layout.ranges:  # up to a constant in each range: shares in it sum to one
+        difference = (to_shares - shares.grad)[part]
+        torch.testing.assert_close(difference, difference[:1].expand_as(difference))
+
+
+def _information(weights, shares):
+    """The sum over components of their weight times the divergence of their shares from all."""
+    mean = ((weights * shares).sum(1) / weights.sum()).detach()
+    return (weights * (shares * torch.log(shares / mean[:, None])).sum(0)).sum()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
