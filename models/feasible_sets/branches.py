@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.optimize import nnls
 
-from cloister.arrays import Booleans, Integers
+from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints import DenialConstraint
 from cloister.models.core.bins import Histogram
 from cloister.models.feasible_sets import rule_groups, selection
@@ -32,6 +33,9 @@ Chains of ordered numbers have as many as levels; their feasible sets serve as t
 
 _MOST_LEVELS = 50_000
 """Most joint levels of one rule, which are looked through again in each branch."""
+
+_LEAST_SHARE = 1e-6
+"""Added to the share of each branch, and of all levels together."""
 
 _Box = Mapping[str, Booleans]
 """The levels of each attribute that are left."""
@@ -57,6 +61,45 @@ class Branches:
         """The different sets of levels of each attribute (variants, size), and each branch's."""
         unique = [np.unique(of, axis=0, return_inverse=True) for of in self.allowed]
         return tuple((sets, branch.ravel()) for sets, branch in unique)
+
+    def shares(self, bins: Mapping[str, Histogram]) -> Floats:
+        """The share of rows in each branch by all histograms of its attributes; sums to 1.
+
+        As many rows are in a set of levels of any attribute as are in the branches that have it.
+        """
+        sides, wanted = list[Floats](), list[float]()
+        for name, (sets, variant) in zip(self.attributes, self.variants, strict=True):
+            for number, levels in enumerate(sets):
+                sides.append((variant == number) / np.sqrt(levels.sum()))
+                wanted.append(float(bins[name].mass[levels].sum() / np.sqrt(levels.sum())))
+        shares, _ = nnls(np.stack(sides), np.array(wanted))
+        return np.asarray((shares + _LEAST_SHARE) / (shares + _LEAST_SHARE).sum())
+
+
+def pool_histograms(
+    bins: Mapping[str, Histogram], branched: Sequence[Branches]
+) -> dict[str, Histogram]:
+    """The histograms, with sets of levels that hold the rows of their branches.
+
+    Twenty counts of one event say how often it happens; each alone would be as noisy as one. Where
+    sets of one attribute overlap, its histogram stays as it is.
+    """
+    pooled = dict(bins)
+    for branches in branched:
+        shares = branches.shares(bins)
+        for name, (sets, variant) in zip(branches.attributes, branches.variants, strict=True):
+            if sets.sum(0).max() == 1:
+                rows = np.bincount(variant, shares, len(sets)).astype(np.float64)
+                pooled[name] = _holding(bins[name], sets, rows)
+    return pooled
+
+
+def _holding(bins: Histogram, sets: Booleans, shares: Floats) -> Histogram:
+    """A histogram whose disjoint sets of levels (sets, size) have these shares."""
+    cells = bins.shares + _LEAST_SHARE * bins.widths / bins.widths.sum()
+    in_sets = sets[:, bins.parts]
+    factors = shares / np.maximum(in_sets @ cells, _LEAST_SHARE**2)
+    return replace(bins, shares=cells * (factors @ in_sets))
 
 
 def find_branches(

@@ -16,6 +16,7 @@ from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import HistogramCounts, count_histogram
 from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table, to_shares
 from cloister.models.core.released_counts import ReleasedCounts
+from cloister.models.feasible_sets.branches import find_branches, pool_histograms
 from cloister.models.feasible_sets.builder import CompiledConstraints, compile_constraints
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.kamino.model import KaminoModel
@@ -47,6 +48,8 @@ class KaminoFit:
         counted = _histograms(self.private, self.task, self.plan)
         bins = {name: counts.bins(self.task) for name, counts in counted.items()}
         tables = _joint_tables(self.private, self.plan, bins)
+        branched = find_branches(self.task.domain, self.task.hard, bins, self.plan.sequence)
+        bins = pool_histograms(bins, branched)
         first = _first_shares(self.plan, bins, tables, self.task.data_rows)
         generator = torch.Generator().manual_seed(KAMINO_SEED)
         chain = self.recipe.trainer.train(

@@ -14,7 +14,6 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from scipy.optimize import nnls
 
 from cloister.arrays import Floats
 from cloister.constraints import functional_dependency
@@ -273,15 +272,9 @@ def _start_shares(factor: Factor | BranchFactor, bins: Mapping[str, Histogram]) 
     """Shares of a factor's levels by the histograms, those of branches as all of these say."""
     if isinstance(factor, Factor):
         return bins[factor.attributes[0]].mass
-    branches, shares = factor.branches, list[Floats]()
-    wanted, weights = [], []
-    for name, (sets, variant) in zip(branches.attributes, branches.variants, strict=True):
-        mass = bins[name].mass
-        shares += [mass[levels] for levels in sets]
-        weights.append(variant == np.arange(len(sets))[:, None])
-        wanted.append((sets * mass).sum(1))
-    share_of, _ = nnls(np.concatenate(weights).astype(float), np.concatenate(wanted))
-    return np.concatenate([share_of, *shares])
+    sets = zip(factor.attributes, factor.branches.variants, strict=True)
+    shares = (bins[name].mass[levels] for name, (some, _) in sets for levels in some)
+    return np.concatenate([factor.branches.shares(bins), *shares])
 
 
 def _candidates(
