@@ -25,11 +25,13 @@ from cloister.models.feasible_sets import rule_groups, selection
 from cloister.models.feasible_sets.feasible_set import FeasibleSet
 from cloister.schema.domain import Domain
 
-_MOST_BRANCHES = 16
-"""Most branches of a group of rules: each has shares of its own in every component of a model.
+_MOST_BRANCHES = 128
+"""Most branches of a group of rules, each of which has shares of its own in a model: blocks inside
+a block that are asked independently of each other multiply."""
 
-Chains of ordered numbers have as many as levels; their feasible sets serve as they are.
-"""
+_MOST_SETS = 8
+"""Most different sets of levels of one attribute: one for each level, as numbers in order have,
+would leave open what a model is to learn. Their feasible sets serve as they are."""
 
 _MOST_LEVELS = 50_000
 """Most joint levels of one rule, which are looked through again in each branch."""
@@ -61,6 +63,14 @@ class Branches:
         """The different sets of levels of each attribute (variants, size), and each branch's."""
         unique = [np.unique(of, axis=0, return_inverse=True) for of in self.allowed]
         return tuple((sets, branch.ravel()) for sets, branch in unique)
+
+    def after(self, name: str, levels: Mapping[str, Integers]) -> Booleans:
+        """The levels (n, size) of an attribute in branches that have all ``levels`` (n,) given."""
+        rows = len(next(iter(levels.values()), ()))
+        left = np.ones((rows, self.count), dtype=bool)
+        for known, of_row in levels.items():
+            left &= self.allowed[self.attributes.index(known)][:, of_row].T
+        return np.asarray(left @ self.allowed[self.attributes.index(name)])
 
     def shares(self, bins: Mapping[str, Histogram]) -> Floats:
         """The share of rows in each branch by all histograms of its attributes; sums to 1.
@@ -165,7 +175,8 @@ def _split(rules: Sequence[FeasibleSet], bins: Mapping[str, Histogram]) -> Branc
             return None
     if not boxes:
         return None
-    return Branches(names, tuple(np.stack([box[name] for box in boxes]) for name in names))
+    branches = Branches(names, tuple(np.stack([box[name] for box in boxes]) for name in names))
+    return branches if max(len(sets) for sets, _ in branches.variants) <= _MOST_SETS else None
 
 
 def _boxes(box: _Box, rules: Sequence[FeasibleSet]) -> Iterator[_Box]:

@@ -6,7 +6,7 @@ Source: Kamino Algorithms 2 and 5.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -52,9 +52,8 @@ class KaminoFit:
         bins = pool_histograms(bins, branched)
         first = _first_shares(self.plan, bins, tables, self.task.data_rows)
         generator = torch.Generator().manual_seed(KAMINO_SEED)
-        chain = self.recipe.trainer.train(
-            material_of(self.private, self.task, self.plan, bins, first, generator, progress)
-        )
+        material = material_of(self.private, self.task, self.plan, bins, first, generator, progress)
+        chain = self.recipe.trainer.train(replace(material, branched=branched))
         sequence = self.plan.sequence
         rules = rules_of(self.task, sequence, bins, chain, tables)
         released = (*tables.values(),)

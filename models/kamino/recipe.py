@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from cloister.arrays import Floats
+from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints import DenialConstraint
 from cloister.devices import Device
 from cloister.figures import count_of
 from cloister.models import planning
 from cloister.models.core import costs
 from cloister.models.core.bins import Histogram
+from cloister.models.feasible_sets.branches import Branches
 from cloister.models.protocol import Arrays, Progress
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Stage, Task
@@ -58,7 +59,8 @@ class Material:
     """The inputs of a trainer.
 
     ``bins`` of all attributes in schema sequence, of which the first ``networked`` are modelled
-    jointly in ``runs``; ``first`` (levels,) the released shares of the first run's joint levels.
+    jointly in ``runs``; ``first`` (levels,) the released shares of the first run's joint levels;
+    ``branched`` what rules on single rows allow.
     Starts are drawn by the ``generator`` on the host, and trained on the ``device``.
     """
 
@@ -71,6 +73,20 @@ class Material:
     generator: torch.Generator
     device: Device
     progress: Progress
+    branched: Sequence[Branches] = ()
+
+    def allowed(self, position: int, levels: Integers) -> Booleans | None:
+        """The levels (n, size) that rules leave an attribute, given ``levels`` (n, positions).
+
+        None where they say nothing of it that depends on those before it.
+        """
+        names = [histogram.name for histogram in self.bins[: position + 1]]
+        for branches in self.branched:
+            if names[-1] in branches.attributes:
+                before = zip(names[:-1], levels.T, strict=False)
+                known = {name: column for name, column in before if name in branches.attributes}
+                return branches.after(names[-1], known) if known else None
+        return None
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -150,7 +166,9 @@ class Joint:
             material.device,
             material.progress,
         )
-        calibrated = calibrate_biases(network, trained, shares, material.generator)
+        calibrated = calibrate_biases(
+            network, trained, shares, material.generator, material.allowed
+        )
         return NetworkChain(network, calibrated, material.shares)
 
     def restore(

@@ -15,7 +15,7 @@ clipped gradient, and so of the budget, each parameter gets.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Protocol
@@ -23,7 +23,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from cloister.arrays import Floats
+from cloister.arrays import Booleans, Floats, Integers
 from cloister.devices import Device
 from cloister.models.kamino.networks import Tensors, TupleNetwork
 from cloister.models.protocol import Progress
@@ -306,16 +306,20 @@ def calibrate_biases(
     parameters: Tensors,
     shares: list[Floats],
     generator: torch.Generator,
+    allowed: Callable[[int, Integers], Booleans | None],
 ) -> dict[str, Tensor]:
     """The parameters with biases shifted so that each attribute has its released histogram.
 
-    Attribute by attribute, on ``CALIBRATION_ROWS`` rows drawn from those before it;
-    post-processing.
+    Attribute by attribute, on ``CALIBRATION_ROWS`` rows drawn from those before it, of which rules
+    leave the ``allowed`` levels (n, size), or all; post-processing.
     """
     moved = {name: value.clone() for name, value in parameters.items()}
     codes = torch.zeros(CALIBRATION_ROWS, len(shares), dtype=torch.long)
     for position, share in enumerate(shares):
-        fitted = fit_bias(network.logits(moved, codes, position), [torch.as_tensor(share)])
+        logits, left = network.logits(moved, codes, position), allowed(position, codes.numpy())
+        if left is not None:
+            logits = torch.where(torch.as_tensor(left), logits, -torch.inf)
+        fitted = fit_bias(logits, [torch.as_tensor(share)])
         moved[f"head.{position}"][:, -1] += fitted.bias
         codes[:, position] = fitted.draw(generator)
     return moved

@@ -83,6 +83,12 @@ class MixtureChain:
             shares = self.mixture.shares_of(self.names[0])
             return (shares @ self.mixture.weights)[None].numpy()
         before = torch.as_tensor(context[:, :position])
+        step = max(_MOST_NUMBERS // 4 // max(len(group.branch) for group in self._groups), 1)
+        parts = torch.split(before, max(step // len(self.mixture.weights), 1))
+        return torch.cat([self._given(part, position) for part in parts]).numpy()
+
+    def _given(self, before: torch.Tensor, position: int) -> torch.Tensor:
+        """Probabilities (n, size) of an attribute, given levels (n, position)."""
         logs = torch.log(self.mixture.weights + _LEAST)[None, None]
         # of the attribute's own group the branch counts too, of the others the component alone
         within = next(group for group in self._groups if position in group.places)
@@ -90,7 +96,7 @@ class MixtureChain:
             if group is not within and group.places and group.places[0] < position:
                 logs = logs + torch.logsumexp(group.logs(before), 1, keepdim=True)
         responsible = torch.softmax((logs + within.logs(before)).flatten(1), 1)
-        return (responsible @ within.shares(position)).numpy()
+        return responsible @ within.shares(position)
 
     def joint_shares(self, places: Sequence[int]) -> Floats | None:
         """Shares of the joint bins of some attributes of the mixture; see `JointModel`."""

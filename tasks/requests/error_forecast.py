@@ -20,6 +20,10 @@ c v / (c + v) is left. A fit that chooses pairs leaves those out whose error is 
 counting them, so all are taken for counted. What attributes have to do with each other is lost
 beside, where no table holds them or noise hides it.
 
+*Rules* on single rows leave no error where they allow no row. What they say of several attributes
+at once, as that all are missing, is counted with each of them: the inverse variances of the sums
+add up, and the cells of each attribute share what is left.
+
 *Drawing* as many rows adds a variance of c, and a quarter of it where a balanced part of four times
 the rows is kept. The mean size of an error is its deviation times sqrt(2 / pi), as that of a normal
 one, and a cell is wrong by no more than its rows.
@@ -47,12 +51,14 @@ from typing import Any
 
 import numpy as np
 
-from cloister.arrays import Floats
+from cloister.arrays import TINY, Booleans, Floats
 from cloister.errors import PlanError
 from cloister.evaluation.marginals import attribute_sets, marginal_cells
 from cloister.figures import percent
 from cloister.models import protocol, registry
+from cloister.models.core.bins import Histogram
 from cloister.models.core.costs import OVERSAMPLING
+from cloister.models.feasible_sets.branches import Branches, find_branches
 from cloister.models.task import AnyPlan, Counted, Task
 from cloister.models.transforms.unit_tables import UnitTasks
 from cloister.schema.columns import Column, Grid
@@ -107,6 +113,11 @@ class _AttributeCells:
     def cells(self) -> int:
         return self.times * len(self.rows)
 
+    @property
+    def each(self) -> _AttributeCells:
+        """The same with all equal cells one by one."""
+        return _AttributeCells(self.rows.repeat(self.times), self.variance.repeat(self.times))
+
 
 def forecast_errors(
     task: Task, plan: AnyPlan, cells: Mapping[str, int] | None = None
@@ -124,6 +135,9 @@ def forecast_errors(
         name: _attribute(task.domain[name], task.data_rows, counted, name, cells[name])
         for name in names
     }
+    branched = _branches_of(task) if cells == cells_of(task) else ()
+    for branches in branched:
+        attributes |= _pooled(branches, attributes)
     drawing = task.data_rows / task.output_rows / (OVERSAMPLING if plan.one_fit.balanced else 1)
     singles = [one.times * _error(one.rows, one.variance, drawing) for one in attributes.values()]
     pairs, uncounted = [], 0
@@ -133,12 +147,66 @@ def forecast_errors(
         uncounted += noise == math.inf
         rows = np.outer(one.rows, two.rows) / task.data_rows
         variance = np.add.outer(one.variance, two.variance) + 1 / (rows + rows**2 / noise)
+        allowed = _allowed(branched, first, second)
+        if allowed is not None:
+            rows, variance = rows[allowed] * task.data_rows / rows[allowed].sum(), variance[allowed]
         pairs.append(one.times * two.times * _error(rows, variance, drawing))
     return ErrorForecast(
         float(np.mean(singles)) / task.data_rows,
         float(np.mean(pairs)) / task.data_rows if pairs else None,
         uncounted / max(len(pairs), 1),
     )
+
+
+def _branches_of(task: Task) -> tuple[Branches, ...]:
+    """The branches of rules on single rows, over the cells of an evaluation."""
+    bins = dict[str, Histogram]()
+    for name in task.domain.modelled:
+        cells = marginal_cells(task.domain[name])
+        even = np.full(cells.cells, 1 / cells.cells)
+        bins[name] = Histogram.over(cells, cells.parts, even)
+    return find_branches(task.domain, task.hard, bins, task.domain.modelled)
+
+
+def _allowed(branched: Sequence[Branches], first: str, second: str) -> Booleans | None:
+    """The joint cells of two attributes in which some branch has rows; None if they share none."""
+    for branches in branched:
+        if {first, second} <= {*branches.attributes}:
+            one, two = (branches.allowed[branches.attributes.index(n)] for n in (first, second))
+            return np.asarray((one[:, :, None] & two[:, None]).any(0))
+    return None
+
+
+def _pooled(
+    branches: Branches, attributes: Mapping[str, _AttributeCells]
+) -> dict[str, _AttributeCells]:
+    """The attributes of branches; sums of cells that hold the same branches are counted together.
+
+    Where sets of cells overlap, an attribute is counted alone.
+    """
+    known, sums = dict[bytes, float](), list[tuple[str, Booleans, bytes]]()
+    cells_of_each = {name: attributes[name].each for name in branches.attributes}
+    for name, (sets, variant) in zip(branches.attributes, branches.variants, strict=True):
+        cells = cells_of_each[name]
+        noise = cells.rows**2 * cells.variance / np.maximum(1 - cells.variance, TINY)
+        for number, inside in enumerate(sets if _apart(sets) else ()):
+            # a sum and the rest have one noise, since the number of rows is known
+            event = variant == number
+            key = (event if event[0] else ~event).tobytes()
+            known[key] = known.get(key, 0.0) + 1 / min(noise[inside].sum(), noise[~inside].sum())
+            sums.append((name, inside, key))
+    for name, inside, key in sums:
+        cells = cells_of_each[name]
+        within, total = cells.variance.copy(), cells.rows[inside].sum()
+        alone = 1 - cells.rows[inside] / total
+        within[inside] = within[inside] * alone + 1 / (1 + total**2 * known[key])
+        cells_of_each[name] = replace(cells, variance=within)
+    return cells_of_each
+
+
+def _apart(sets: Booleans) -> bool:
+    """Whether there are several sets, and they do not overlap."""
+    return len(sets) > 1 and int(sets.sum(0).max()) == 1
 
 
 def cells_of(task: Task) -> dict[str, int]:
