@@ -138,7 +138,7 @@ def release(request: ReleaseRequest) -> Outcome | Finished:
             prefect_runs.name_run(account, period, "declined")
             return prefect_runs.decline_run(charge.reason)
         _tell(resolved, charge)
-        if previous := kept_previous(home.release(charge.release)):
+        if previous := kept_previous(home, charge.release):
             prefect_runs.note("reuses the noisy numbers of release %s", previous)
         with Session(source) as session:
             finished = charge.finished

@@ -272,7 +272,7 @@ def _show_unfinished(pending: list[Release], as_json: bool) -> None:
             for key, value in _release_json(release).items()
             if key not in ("by", "refused")
         }
-        | {"begun_by": release.request.code_version, "ended_by": endings(home, release.id)}
+        | {"begun_by": release.request.code_version, "ended_by": endings(home, release)}
         for release in pending
     ]
     if as_json:
@@ -318,7 +318,7 @@ def show_release(release: options.ReleaseId, as_json: options.Json = False) -> N
     if entry.pending:
         about |= {
             "state": STATE_WORDS.get(entry.state.value, entry.state.value),
-            "ended by": endings(home, release),
+            "ended by": endings(home, entry),
         }
     records = guarantees_of(entry)
     if as_json:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -24,13 +23,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Never, Self, SupportsIndex, TypeVar
 
-from cloister.errors import CloisterError, ColumnsError, DataError
+from cloister.errors import CloisterError, ColumnsError, DataError, VerificationError
 from cloister.hashing import Words
 from cloister.models.task import DatabaseTask
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Event
 from cloister.privacy.ledger import Anchor
-from cloister.tasks.home.files import write_json
+from cloister.tasks.home.files import read_sealed, write_sealed
 from cloister.tasks.home.home import Home
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 
@@ -285,14 +284,21 @@ def usable(opened: Callable[[], _ResultT], release: str, home: Home) -> _ResultT
 
 
 def was_refused(release: str, home: Home) -> bool:
-    """Whether the data of a release was opened and refused, as a killed run may have left it."""
-    path = home.release(release) / "internal" / "validation.json"
+    """Whether the data of a release was opened and refused, as a killed run may have left it.
+
+    Findings that were altered count as a refusal, which is the safe side.
+    """
+    path = _validation_file(release, home)
     try:
-        return bool(json.loads(path.read_text(encoding="utf-8"))["refused"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return path.exists() and bool(read_sealed(path, home, "restore it")[0].get("refused"))
+    except VerificationError:
+        return True
 
 
 def write_validation(release: str, content: dict[str, Any], home: Home) -> Path:
     """Write the findings on the data of a release, readable by their owner alone; internal."""
-    return write_json(home.release(release) / "internal" / "validation.json", content)
+    return write_sealed(_validation_file(release, home), content, home)
+
+
+def _validation_file(release: str, home: Home) -> Path:
+    return home.release(release) / "internal" / "validation.json"

@@ -81,23 +81,27 @@ def json_bytes(content: dict[str, Any]) -> bytes:
 
 
 SEALED = MappingProxyType({"notify": "cloister notify add", "recurring": "cloister deploy"})
-"""Folders of a home whose files are sealed, each with the command that writes them."""
+"""Folders of a home whose files are sealed, each with the command that writes them anew."""
+
+NO_SEAL = "has no seal, since an earlier version or somebody else wrote it; look at it"
 
 
-def write_sealed(path: Path, content: dict[str, Any], home: Home) -> None:
+def write_sealed(path: Path, content: dict[str, Any], home: Home) -> Path:
     """Write JSON values with a keyed digest of them and of the place, so that a change is found.
+
+    Returns the file.
 
     Raises:
         StorageError: it cannot be written.
     """
-    write_json(path, content | {_SEAL: _seal(path, content, home)})
+    return write_json(path, content | {_SEAL: _seal(path, content, home)})
 
 
-def read_sealed(path: Path, home: Home) -> tuple[dict[str, Any], bool]:
+def read_sealed(path: Path, home: Home, remedy: str = "") -> tuple[dict[str, Any], bool]:
     """Return what ``write_sealed`` wrote, and whether it has a seal: earlier versions wrote none.
 
     Raises:
-        VerificationError: it was altered, cannot be read, or is a link.
+        VerificationError: it was altered, cannot be read, or is a link; says the ``remedy``.
     """
     try:
         content = {} if is_link(path) else json.loads(path.read_bytes())
@@ -105,9 +109,8 @@ def read_sealed(path: Path, home: Home) -> tuple[dict[str, Any], bool]:
     except (OSError, ValueError, AttributeError, RecursionError):
         content, seal = {}, None
     if not content or (seal is not None and seal != _seal(path, content, home)):
-        raise VerificationError(
-            f"{path} was altered; remove it and run {SEALED[path.parent.name]} again"
-        )
+        remedy = remedy or f"remove it and run {SEALED[path.parent.name]} again"
+        raise VerificationError(f"{path} was altered; {remedy}")
     return content, seal is not None
 
 
@@ -116,10 +119,7 @@ def sealed_findings(home: Home) -> Iterator[str]:
     for path in sorted(path for name in SEALED for path in (home.folder / name).glob("*.json")):
         try:
             if not read_sealed(path, home)[1]:
-                yield (
-                    f"{path}: has no seal, since an earlier version or somebody else wrote it; "
-                    f"look at it, and run {SEALED[path.parent.name]} again"
-                )
+                yield f"{path}: {NO_SEAL}, and run {SEALED[path.parent.name]} again"
         except VerificationError as error:
             yield str(error)
 

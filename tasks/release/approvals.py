@@ -9,7 +9,7 @@ whose keys count.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from cloister.errors import CloisterError, InputError
 from cloister.privacy import signing
 from cloister.privacy.certificate.manifest import APPROVAL_NAME, STATEMENTS, TRUST_NAME
 from cloister.privacy.certificate.provenance import exact_text
-from cloister.privacy.ledger import Release
+from cloister.privacy.ledger import Entry, Release
 from cloister.privacy.ledger.house import APPROVAL, APPROVAL_KEY, MATCHED, match_roles
 
 APPROVAL_TYPE = "urn:cloister:approval"
@@ -60,6 +60,22 @@ def charged_facts(release: Release) -> dict[str, Any]:
         "spec": request.spec_digest,
         **({"blocks": list(request.blocks)} if request.blocks else {}),
     }
+
+
+def consent_findings(public: Path, entries: Sequence[Entry]) -> Iterator[str]:
+    """The approval in a folder lacks a signature of a person that the ledger's entries recorded."""
+    evidence = [entry.body.get("evidence", {}) for entry in entries]
+    digests = {signed[APPROVAL]: signed[APPROVAL_KEY] for signed in evidence if APPROVAL in signed}
+    if not digests:
+        return
+    path, keys = public / APPROVAL_NAME, map(signing.PublicKey.from_hex, digests.values())
+    try:
+        present = signing.signature_digests(signing.read_envelope(path), keys)
+    except CloisterError as error:
+        yield str(error)
+        return
+    if digests.keys() - frozenset().union(*present.values()):
+        yield f"{path}: lacks a signature that the ledger recorded; restore it from a backup"
 
 
 def approval_problems(

@@ -116,7 +116,7 @@ def _basis(
     home: Home,
 ) -> Basis:
     ledger, release, spent = open_ledger(home), fitted.release, fitted.spent
-    blocks, previous = context.spec.blocks, kept_previous(home.release(release))
+    blocks, previous = context.spec.blocks, kept_previous(home, release)
     read = [status for status in ledger.budgets() if status.budget.dataset == context.dataset]
     budget = ledger.budget(context.dataset, context.unit, blocks)
     drawn_by = spent.journal.drawn_by.items()

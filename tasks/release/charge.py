@@ -37,7 +37,7 @@ from cloister.tasks.home.home import Home
 from cloister.tasks.home.process import code_version, reporter
 from cloister.tasks.ledger import access
 from cloister.tasks.ledger.fingerprints import seal_fingerprint
-from cloister.tasks.release.kept_request import REQUEST_NAME, kept_previous, kept_seed
+from cloister.tasks.release.kept_request import has_request, keep_request, kept_previous, kept_seed
 from cloister.tasks.release.preflight import charging_nothing, find_previous, previous_digest
 from cloister.tasks.requests import plan as plans
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
@@ -86,29 +86,28 @@ def prepare_stores(home: Home) -> Stores:
     return Stores(home.tracking, home.versions)
 
 
-def keep_request(
-    folder: Path, request: ResolvedRequest, context: PublicContext, home: Home
+def _begin_request(
+    release: str, request: ResolvedRequest, context: PublicContext, home: Home
 ) -> None:
     """Write the request with its seed and previous release into its folder, unless a run did.
 
     Raises:
         InputError: the earlier run had others, or the previous release cannot be used.
     """
-    path = folder / REQUEST_NAME
-    if not path.exists():
+    if not has_request(home, release):
         previous = find_previous(request, context, home)
         seed = request.seed_sampling
         filled = request.filled(
             seed_sampling=SamplingSource().seed if seed is None else seed,
             prior=previous.id if previous else None,
         )
-        write_json(path, filled.model_dump(mode="json"))
+        keep_request(home, release, filled)
         return
-    if request.seed_sampling not in (None, kept_seed(folder)):
+    if request.seed_sampling not in (None, kept_seed(home, release)):
         raise errors.InputError(
             "this release was begun with another --seed-sampling; give that one, or leave it out"
         )
-    if request.prior not in (None, LATEST, kept_previous(folder)):
+    if request.prior not in (None, LATEST, kept_previous(home, release)):
         raise errors.InputError("this release was begun with another --prior; give that one")
 
 
@@ -168,13 +167,12 @@ def reserve_budget(
             decline(ledger, ledger_request, request.by, request.purpose)
         return Declined(str(error))
     release = reservation.release.id
-    folder = home.release(release)
     if reservation.resumed:
         reporter().resume(release)
-    keep_request(folder, request, context, home)
+    _begin_request(release, request, context, home)
     if reservation.release.undelivered:
         return ReservedRelease(release, resumed=True, finished=True)
-    write_json(folder / "plan.json", plans.plan_json(plan))
+    write_json(home.release(release) / "plan.json", plans.plan_json(plan))
     return ReservedRelease(release, reservation.resumed)
 
 
@@ -253,7 +251,7 @@ def _spent(
         "code": reserved.request.code_version,
         "plan": plans.plan_digest(plan),
     }
-    if previous := kept_previous(home.release(release)):
+    if previous := kept_previous(home, release):
         parts["prior"] = previous_digest(previous, home)
     with _naming_version(reserved):
         journal = session.open_journal(home.journal(release), parts)

@@ -29,6 +29,7 @@ from cloister.tasks.release.kept_files import (
     keyed_page_digest,
     logged,
 )
+from cloister.tasks.release.kept_request import request_findings
 from cloister.tasks.release.signing import statement_findings
 from cloister.tasks.stores.kept_records import object_findings, tracking_findings
 
@@ -39,6 +40,7 @@ def release_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[s
     yield from _journal_findings(home, release)
     if not _finished(release):
         yield from _unfinished_findings(home, ledger, release)
+        yield from request_findings(home, release) if release.state.resumable else ()
         return
     folder = home.release(release.id) / "public"
     yield from folder_findings(folder, ledger, release)

@@ -190,11 +190,16 @@ def _statement_findings(home: Home, release: str) -> Iterator[str]:
         signed = (home.folder / "signing" if on_keys else folder / PUBLIC) / path.name
         whole = signed.read_bytes() if signed.is_file() else b""
         there = b"" if is_link(path) or not path.is_file() else path.read_bytes()
-        if not there or not (whole.startswith(there) if on_keys else whole == there):
+        if not there or not (is_earlier(there, whole) if on_keys else whole == there):
             yield (
                 f"{path}: is not what was signed; cloister review countersign {release} puts that "
                 "there"
             )
+
+
+def is_earlier(text: bytes, whole: bytes) -> bool:
+    """Whether statements on keys are those of a file, or the first of them: it only grows."""
+    return whole.startswith(text) and text.endswith(b"\n")
 
 
 def _lies_in(name: str, places: Collection[str]) -> bool:

@@ -181,7 +181,7 @@ class CandidateAttack:
         entry = release_of(home, release)
         folder = home.release(entry.id)
         recorded_certificate(folder / "public", entry)
-        request = kept_request(folder)
+        request = kept_request(home, entry.id)
         if spec_digest(load_spec(request.spec)) != entry.request.spec_digest:
             raise InputError(
                 f"{request.spec} is not the spec that release {release} was made by; put that one "

@@ -37,7 +37,7 @@ from cloister.tasks.home.home import Home, abandoned_folders
 from cloister.tasks.ledger.access import existing_ledger, open_ledger
 from cloister.tasks.release import kept_files
 from cloister.tasks.release.integrity import released_manifest
-from cloister.tasks.release.kept_request import REQUEST_NAME, kept_previous
+from cloister.tasks.release.kept_request import has_request, kept_previous
 from cloister.tasks.stores.dvc_store import Versions
 from cloister.tasks.stores.kept_records import delete_measures
 
@@ -205,9 +205,8 @@ def _previous_in_use(home: Home, releases: Sequence[Release]) -> set[str]:
     """
     previous: set[str] = set()
     for release in (release for release in releases if release.state.resumable):
-        folder = home.release(release.id)
-        if (folder / REQUEST_NAME).exists():
-            previous |= {kept_previous(folder) or ""}
+        if has_request(home, release.id):
+            previous |= {kept_previous(home, release.id) or ""}
         else:
             dataset = release.request.dataset
             previous |= {former.id for former in releases if former.request.dataset == dataset}

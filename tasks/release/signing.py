@@ -8,6 +8,7 @@ signature. A reader needs the files and the house's public key, not the ledger.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,7 +36,13 @@ from cloister.tasks.home.files import replace_file
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import existing_ledger, open_ledger
 from cloister.tasks.ledger.keys import house_key, house_signer, house_trust, update_trust
-from cloister.tasks.release.approvals import approval_problems, approvals_lacking, charged_facts
+from cloister.tasks.release.approvals import (
+    approval_problems,
+    approvals_lacking,
+    charged_facts,
+    consent_findings,
+)
+from cloister.tasks.release.kept_files import is_earlier
 
 SOUND, ALTERED, UNSIGNED, NOT_APPROVED = 0, 1, 3, 4
 """Exit codes: signed and approved; altered; by no known key; withdrawn or not approved."""
@@ -178,6 +185,9 @@ def decisions_on(release: Release, public: Path) -> list[dict[str, str]]:
     """What people decided on a release, or looked at before, by the ledger: who, when, why.
 
     And the signed statement on it.
+
+    Raises:
+        StorageError: a statement is missing.
     """
     return [
         {
@@ -185,7 +195,7 @@ def decisions_on(release: Release, public: Path) -> list[dict[str, str]]:
             "time": move.time[:19] + "Z",
             "by": move.who,
             "reason": move.reason,
-            "statement": _statement_in(public, move),
+            "statement": _statement_of(release, public, move),
         }
         for move in release.moves
         if not isinstance(move, ReleaseStep | Look)
@@ -198,12 +208,27 @@ def decisions_on(release: Release, public: Path) -> list[dict[str, str]]:
     ]
 
 
-def _statement_in(public: Path, move: ReleaseStep | Consent | Look) -> str:
-    """The file of the house's statement on a decision; empty if there is none."""
-    if not isinstance(move, ReleaseStep):
+def _statement_of(release: Release, public: Path, move: ReleaseStep | Consent | Look) -> str:
+    """The file of the house's statement on a decision; empty if there needs to be none."""
+    if not isinstance(move, ReleaseStep) or not _is_signed(release, public):
         return ""
     name = manifest.statement_name(move.state)
-    return name if (public / name).exists() else ""
+    if not (public / name).is_file():
+        raise StorageError(_missing(public / name, release))
+    return name
+
+
+def _is_signed(release: Release, public: Path) -> bool:
+    """Whether the house signs a release: versions before 0.3 did not, until somebody countersigns.
+
+    Then each decision on it has a statement.
+    """
+    stated = (public / manifest.statement_name(state) for state in manifest.SIGNED)
+    return SIGNATURE in release.evidence or any(path.exists() for path in stated)
+
+
+def _missing(path: Path, release: Release) -> str:
+    return f"{path}: is missing; sign it with cloister review countersign {release.id}"
 
 
 def statements_of(home: Home, release: str) -> list[Path]:
@@ -353,7 +378,7 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
     stated = [
         state for state in manifest.SIGNED if (public / manifest.statement_name(state)).exists()
     ]
-    if SIGNATURE not in release.evidence and not stated:
+    if not _is_signed(release, public):
         return
     try:
         house = house_trust(home)
@@ -364,15 +389,36 @@ def statement_findings(home: Home, ledger: Ledger, release: Release) -> Iterator
         yield f"{home.folder / 'signing' / 'house.pub'}: is missing; restore it from a backup"
         return
     entries, record = moves_of(ledger, release), ledger.books().record(release)
+    yield from consent_findings(public, entries)
+    yield from _trust_findings(home, public, house)
     for state in [*moves, *(state for state in stated if state not in moves)]:
         path = public / manifest.statement_name(state)
         try:
             problems = _unlike_ledger(path, moves.get(state), entries, house, record)
             yield from (f"{public / problem}" for problem in problems)
         except StorageError:
-            yield f"{path}: is missing; sign it with cloister review countersign {release.id}"
+            yield _missing(path, release)
         except VerificationError as error:
             yield str(error)
+
+
+def _trust_findings(home: Home, public: Path, house: signing.Trust) -> Iterator[str]:
+    """Statements on keys beside a release that are not this home's, or that readers lack."""
+    path, ours = public / manifest.TRUST_NAME, home.folder / "signing" / manifest.TRUST_NAME
+    if path.exists():
+        sound = ours.is_file() and is_earlier(path.read_bytes(), ours.read_bytes())
+    else:
+        sound = not any(_signed_by(public, state, house.former) for state in manifest.SIGNED)
+    if not sound:
+        yield f"{path}: is not what {ours} says; copy that there"
+
+
+def _signed_by(public: Path, state: State, keys: Sequence[signing.PublicKey]) -> bool:
+    """Whether one of some keys signed a statement; one that cannot be read is named by itself."""
+    with suppress(CloisterError):
+        envelope = signing.read_envelope(public / manifest.statement_name(state))
+        return bool(signing.signers(envelope, keys))
+    return False
 
 
 def folder_unlike_export(

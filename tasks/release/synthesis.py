@@ -72,7 +72,7 @@ def fit_model(request: ResolvedRequest, plan: AnyPlan, spent: AnySpent, home: Ho
     """
     context, folder = public_context_of(request), home.release(spent.release)
     method = create(request.method, partial(reporter().advance, "fit"))
-    if previous := kept_previous(folder):
+    if previous := kept_previous(home, spent.release):
         method = reusing(method, previous, home)
     synthesizer = over_databases(method)
     if isinstance(plan, TriedPlan):  # whose fits weigh theirs
@@ -95,7 +95,7 @@ def _accepted_model(
 ) -> DatabaseModel:
     """The model of the try that is delivered; its errors are written beside it."""
     context, folder = public_context_of(request), home.release(spent.release)
-    task, name, seed = context.task, context.spec.name, kept_seed(folder)
+    task, name, seed = context.task, context.spec.name, kept_seed(home, spent.release)
 
     def fit(one: AnyPlan) -> DatabaseModel:
         model = synthesizer.train(spent.private, task, one)
@@ -155,7 +155,7 @@ def sample_rows(
     model = saved.model
     files = {name: folder / f"{stem}.parquet" for name, stem in context.files.items()}
     mapper = workers.map if workers else in_threads
-    _draw_files(saved, request.rows, kept_seed(folder), files, mapper)
+    _draw_files(saved, request.rows, kept_seed(home, fitted.release), files, mapper)
     reporter().advance("sample", 1, 3)
     database = _read_tables(files, context, in_blocks=model.samplers)
     dangling = tables.require_references(database)

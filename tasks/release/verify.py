@@ -135,6 +135,7 @@ def _database_findings(path: Path) -> Iterator[str]:
 
 
 _KEPT_STATES = (
+    State.RESERVED,
     State.SPENT,
     State.CANDIDATE,
     State.APPROVED,

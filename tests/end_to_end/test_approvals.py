@@ -141,6 +141,27 @@ def roles_of_a_forger(folder: Path) -> None:
     (folder / TRUST_NAME).write_text(lines[0].replace('"sig": "', '"sig": "AAAA') + "\n")
 
 
+def test_what_people_and_keys_signed_is_named_where_it_is_lost_before_the_last_approval(
+    home, public, people, released, tmp_path
+):
+    approve(home, released.id, people["ben"])
+    assert run("keys", "rotate", "--reason", "each January") == 0
+    assert verify_records(home, None)[1] == []
+    approval, trust = public / APPROVAL_NAME, public / TRUST_NAME
+    whole = approval.read_bytes()
+    forged = signing.sign(signing.read_envelope(approval).payload, people["cai"])
+    signing.write_envelope(approval, forged, replace=True)
+    assert any("lacks a signature" in finding for finding in verify_records(home, None)[1])
+    approval.unlink()
+    assert any(str(approval) in finding for finding in verify_records(home, None)[1])
+    approval.write_bytes(whole)
+    for change in (lambda: trust.write_bytes(trust.read_bytes()[:-9]), trust.unlink):
+        change()
+        assert any(str(trust) in finding for finding in verify_records(home, None)[1])
+    trust.write_bytes((home.folder / "signing" / TRUST_NAME).read_bytes())
+    assert verify_records(home, None)[1] == []
+
+
 def test_a_revoked_key_counts_where_the_ledger_shows_that_it_signed_before(
     home, public, people, released, tmp_path, capsys
 ):

@@ -20,7 +20,7 @@ from cloister.privacy.door.journal_format import ANSWER, JOURNAL_NAME, read_fram
 from cloister.privacy.ledger import State
 from cloister.privacy.ledger.governance import record_deletions
 from cloister.tasks.data.sources import kept_frame
-from cloister.tasks.home.files import write_json
+from cloister.tasks.home.files import write_json, write_sealed
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger import access
 from cloister.tasks.release import retention
@@ -264,14 +264,14 @@ def test_a_model_stays_while_an_unfinished_release_uses_its_numbers(home, releas
     pending = access.open_ledger(home).reserve(type(request).from_body(body), "engineer").release.id
     for prior in (None, {"prior": released.id}):  # its request is not written yet; then it is
         if prior:
-            write_json(home.release(pending) / "order.json", prior)
+            write_sealed(home.release(pending) / "order.json", prior, home)
         else:
             decide("withdraw", released.id)
         assert run(["retention", "run"]) == 0
         (model,) = [each for each in holdings(home) if each.kind == "models"]
         assert model.goes == "an unfinished release may use it" and not model.due
         assert findings(home) == []
-    write_json(home.release(pending) / "order.json", {"prior": None})
+    write_sealed(home.release(pending) / "order.json", {"prior": None}, home)
     assert run(["retention", "run"]) == 0
     assert held(home) == {} and findings(home) == []
 

@@ -20,16 +20,18 @@ import cloister.flows.sampling
 from cloister.errors import CloisterError, VerificationError
 from cloister.flows.cli.app import run
 from cloister.tasks.home.home import Home, open_to_others
-from cloister.tasks.ledger.access import existing_ledger
+from cloister.tasks.ledger.access import existing_ledger, open_ledger
 from cloister.tasks.release.kept_files import kept_findings, write_kept
+from cloister.tasks.release.kept_request import keep_request, kept_request
 from cloister.tasks.release.verify import verify_records
 
 
 def late_imports():
-    global ModelRegistry, cloister, mlflow
+    global ModelRegistry, cloister, mlflow, move_release
     import mlflow.pyfunc
 
     import cloister.tasks.release.publish
+    from cloister.flows.review import move_release
     from cloister.tasks.stores.mlflow_registry import ModelRegistry
 
 
@@ -104,6 +106,43 @@ def test_files_and_folders_that_are_missing_or_added_are_named(home, released):
     for place in ("journals", "releases"):
         shutil.rmtree(home.folder / place / released.id)
         assert any(released.id in each and "missing" in each for each in findings(home))
+
+
+def test_another_releases_request_is_named_and_no_command_is_made_of_it(home, released, capsys):
+    ledger, order = open_ledger(home), kept_request(home, released.id)
+    request, paths = ledger.release(released.id).request, []
+    for number, epsilon in enumerate(("1/2", "1/3")):
+        named = {"spend_id": f"run-{number}", "release": f"r-000000000{number}"}
+        ledger.reserve(type(request).from_body(request.body | named), "engineer")
+        keep_request(home, named["release"], order.filled(epsilon=epsilon))
+        paths.append(home.release(named["release"]) / "order.json")
+    assert findings(home) == []
+    first, second = (path.read_text() for path in paths)
+    paths[0].write_text(second)
+    paths[1].write_text(first)
+    assert all(any(f"{path} was altered" in each for each in findings(home)) for path in paths)
+    assert run(["ledger", "show", paths[0].parent.name]) == 1
+    assert f"{paths[0]} was altered" in capsys.readouterr().err.replace("\n", "")
+    paths[0].write_text(second.replace('"seal"', '"note"'))
+    assert any(f"{paths[0]}: has no seal" in each for each in findings(home))
+    paths[1].write_text(second)
+    ledger.spend(paths[1].parent.name, "engineer", "journal", "cd" * 32)
+    paths[1].unlink()
+    assert any(f"{paths[1]}: is missing" in each for each in findings(home))
+    assert run(["ledger", "show", paths[1].parent.name]) == 2
+
+
+def test_a_decision_is_not_reported_without_its_statement(home, released, capsys):
+    move_release(home, released.id, "approved", "officer", "read")
+    statement = home.release(released.id) / "public" / "approved.dsse.json"
+    statement.unlink()
+    assert any(f"{statement}: is missing" in finding for finding in findings(home))
+    assert run(["report", released.id, "--json"]) == 2
+    assert "review countersign" in capsys.readouterr().err
+    assert run(["review", "countersign", released.id]) == 0
+    assert run(["report", released.id, "--json"]) == 0
+    assert '"statement": "approved.dsse.json"' in capsys.readouterr().out
+    assert findings(home) == []
 
 
 def test_a_list_of_files_names_no_part_that_a_kill_left_of_it(home, released, monkeypatch):

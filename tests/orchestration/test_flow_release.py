@@ -23,6 +23,7 @@ from cloister.tasks.data.sources import TablesSource
 from cloister.tasks.data.tables import read_synthetic
 from cloister.tasks.home.process import code_version, flow_version
 from cloister.tasks.ledger.access import existing_ledger
+from cloister.tasks.release.kept_request import kept_request
 from cloister.tasks.release.verify import verify_records
 from cloister.tasks.requests.resolved import ResolvedRequest, public_context_of
 
@@ -65,7 +66,7 @@ RECORDING = {"record"}
 
 
 def order_of(released) -> ResolvedRequest:
-    return ResolvedRequest.model_validate_json((released.folder / "order.json").read_text())
+    return kept_request(released.place.home, released.id)
 
 
 def ledger_of(released) -> Ledger:
