@@ -8,7 +8,7 @@ Messages name files, columns and row numbers, never a cell.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -136,8 +136,9 @@ def reading_of(spec: Spec, data: Path | None = None) -> dict[str, str]:
     """What of a source's bytes decides which rows there are, and of which unit and block each is.
 
     Facts in words, by name: how rows are told apart, and where the cells of the unit's key, the
-    block and the references that lead to the unit stand and how they are read. The place of a table
-    is one of them where there are several. Other columns may be read in any way.
+    block and the references that lead to the unit stand and how they are read. Of several tables
+    the place of each is one of them, and which columns make its rows rows of a unit. Other columns
+    may be read in any way.
 
     Raises:
         StorageError: as of :func:`places_of`.
@@ -152,14 +153,17 @@ def reading_of(spec: Spec, data: Path | None = None) -> dict[str, str]:
     for name in spec.tables:
         places = places_of(spec.table(name), data)
         facts |= {PLACE + location: f"as table '{name}'" for location in places}
+        facts |= _units_of(spec, name)
     return facts
 
 
 def _is_text(spec: Spec, data: Path | None) -> bool:
-    """Whether a source is CSV; rows and cells of others are what they are stored as."""
+    """Whether a source may be CSV; rows and cells of others are what they are stored as."""
     path = parts.source_path(spec, data)
-    stored = spec.source.format or "parquet"  # as a folder of files is
-    return path is not None and stored_files.table_format(path, stored) == "csv"
+    if path is None:
+        return False
+    with stored_files.guarded_reading(path):
+        return stored_files.may_be_csv(path, spec.source.format)
 
 
 def _deciding_columns(spec: Spec) -> dict[str, dict[str, str]]:
@@ -174,6 +178,21 @@ def _deciding_columns(spec: Spec) -> dict[str, dict[str, str]]:
             if reference.table in leading:
                 columns[name][column] = f", a row of {reference.table}"
     return columns
+
+
+def _units_of(spec: Spec, name: str) -> dict[str, str]:
+    """By which columns rows of a table are of a unit, and which names those that others refer to.
+
+    The facts of the columns themselves have their names: another column contradicts none of them.
+    """
+    table, leading = spec.tables[name], _leading_tables(spec)
+    of_leading = table.references.items() if name in leading else ()
+    leads = sorted(column for column, reference in of_leading if reference.table in leading)
+    facts = {f"{name}: units": f"by {', '.join(leads) or 'no column'}"}
+    referring = (each for part in leading for each in spec.tables[part].references.values())
+    if name in leading and any(reference.table == name for reference in referring):
+        facts[f"{name}: key"] = f"is {table.key}"
+    return facts
 
 
 def _leading_tables(spec: Spec) -> set[str]:
@@ -213,6 +232,21 @@ def _cell_read(spec: Spec, column: str, *, text: bool) -> str:
     meant = [f"{name} {value}" for name, value in details.items() if value is not None]
     kind = f"{attribute.type} of numbers" if numbers else attribute.type
     return f"from {cell} as {', '.join([kind, *meant])}"
+
+
+def bound_places(reading: Mapping[str, str], pinned: Iterable[str]) -> dict[str, str]:
+    """A reading that also says of pinned places what it says of their files by other names.
+
+    These are links, and patterns that fit a file; of files on this machine.
+    """
+    known = [name.removeprefix(PLACE) for name in pinned if name.startswith(PLACE)]
+    bound = {
+        PLACE + place: fact
+        for name, fact in reading.items()
+        if name.startswith(PLACE)
+        for place in stored_files.same_places([name.removeprefix(PLACE)], known)
+    }
+    return bound | dict(reading)
 
 
 def stored_places(spec: Spec, data: Path | None = None) -> tuple[str, ...]:

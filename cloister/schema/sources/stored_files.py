@@ -63,6 +63,16 @@ def table_format(file: str | Path, declared: str | None = None) -> str:
     return known
 
 
+def may_be_csv(source: str | Path, declared: str | None) -> bool:
+    """Whether a file that a source names may be CSV: of several, each by its own ending.
+
+    Raises:
+        OSError: the source cannot be looked at.
+    """
+    _, pattern = _pattern(source)
+    return table_format(pattern or source, "csv" if pattern else declared or "parquet") == "csv"
+
+
 def is_remote(file: str | Path) -> bool:
     """Whether a file is named by the URL of an object rather than by a path."""
     return isinstance(file, str) and "://" in file

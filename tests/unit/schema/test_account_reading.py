@@ -7,7 +7,7 @@ import pytest
 from cloister.errors import DataError
 from cloister.privacy.ledger import Account
 from cloister.schema.sources.csv_files import names_of_columns
-from cloister.schema.sources.reading import reading_of
+from cloister.schema.sources.reading import bound_places, reading_of
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec
 
@@ -103,6 +103,56 @@ def test_tables_are_bound_by_what_leads_to_the_unit(reading, tmp_path):
     assert reading(TABLES, *exchanged)[place] == "as table 'visits'"
     renamed = reading(TABLES, ("visits: {source", "stays: {source"))
     assert renamed[f"place {tmp_path / 'visits.csv'}"] == "as table 'stays'"
+
+
+OTHER_UNITS = [
+    [("references: {patient:", "references: {other:")],
+    [("key: id,", "key: pid,")],
+    [("references: {patient: {table: patients, max_rows: 4}, ", "references: {")],
+]
+
+
+@pytest.mark.parametrize("changes", OTHER_UNITS, ids=["reference", "key", "none"])
+def test_units_of_several_tables_are_told_by_the_same_columns(reading, changes):
+    """Each name has facts of its own: another column contradicts none of those of the first."""
+    more = [
+        ('ward: {type: text, pattern: "{1..9}"}}}',
+         'ward: {type: text, pattern: "{1..9}"}, other: {type: text, pattern: "{1..999}"}}}'),
+        ('id: {type: text, pattern: "{1..999}"}, age',
+         'id: {type: text, pattern: "{1..999}"}, pid: {type: text, pattern: "{1..999}"}, age'),
+    ]  # fmt: skip
+    account = Account("clinic", "table:patients", "add_remove", reading=reading(TABLES, *more))
+    assert account.reading["visits: units"] == "by patient"
+    assert account.contradictions(reading(TABLES, *more, *changes))
+    bills = """  bills: {source: {path: bills.csv}, rows: {public: 300},
+    references: {visit: {table: visits, max_rows: 3}},
+    attributes: {visit: {type: text, pattern: "{1..999}"}}}
+release:"""
+    assert not account.contradictions(reading(TABLES, *more, ("release:", bills)))
+
+
+def test_a_table_keeps_its_name_by_whatever_name_its_file_is_read(reading, tmp_path):
+    (tmp_path / "visits.csv").write_text("number\n")
+    (tmp_path / "link.csv").hardlink_to(tmp_path / "visits.csv")
+    usual = reading(TABLES)
+    account = Account("clinic", "table:patients", "add_remove", reading=usual)
+    for path in ("link.csv", "vis*.csv"):
+        renamed = ("visits: {source: {path: visits.csv", f"stays: {{source: {{path: {path}")
+        other = bound_places(reading(TABLES, renamed), account.reading)
+        assert account.contradictions(other) == {
+            f"place {tmp_path / 'visits.csv'}": ("as table 'visits'", "as table 'stays'")
+        }
+    assert bound_places(usual, account.reading) == usual
+
+
+@pytest.mark.parametrize("form", ["", ", format: csv", ", format: parquet"])
+def test_files_of_a_pattern_are_bound_as_their_own_endings_are_read(reading, tmp_path, form):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "part-1.csv").write_text("who;admitted\n")
+    several = ("path: stays.csv", f"path: data/part-*{form}")
+    account = Account("stays", "key:who", "add_remove", reading=reading(STAYS, several))
+    other = (f"part-*{form},", f"part-*{form}, delimiter: ';',")
+    assert account.contradictions(reading(STAYS, several, other))
 
 
 def test_a_stored_table_has_names_and_rows_of_its_own(reading):
