@@ -196,6 +196,22 @@ def test_as_many_approve_as_the_rules_ask_for(ledger: Ledger) -> None:
     assert ledger.verify() == []
 
 
+def test_who_acted_stays_who_acted_when_an_identity_gets_another_owner(ledger: Ledger) -> None:
+    """Else one person could run and approve a release, or approve it twice."""
+    rules(ledger, approvals={"officer": 2}, four_eyes=True)
+    set_person(ledger, Person("Zoe", ("officer", "engineer"), ("zoe", "ci")), "anna", "mandate")
+    run, seen = candidate(ledger, "ci"), candidate(ledger, "eve")
+    ledger.advance(seen, State.APPROVED, "ci", "why")
+    set_person(ledger, Person("Zoe", ("officer", "engineer"), ("zoe",)), "anna", "a machine's")
+    set_person(ledger, Person("Bob", ("officer", "engineer"), ("ci",)), "anna", "a machine's")
+    with pytest.raises(NotPermitted, match="Zoe ran release"):
+        ledger.advance(run, State.APPROVED, "zoe", "why")
+    with pytest.raises(NotPermitted, match="Zoe approved it before"):
+        ledger.advance(seen, State.APPROVED, "zoe", "again")
+    assert ledger.advance(seen, State.APPROVED, "ben", "why").state is State.APPROVED
+    assert ledger.verify() == []
+
+
 def test_an_approval_in_another_role_is_recorded_and_not_counted(ledger: Ledger) -> None:
     rules(ledger, approvals={"officer": 2})
     release = candidate(ledger)

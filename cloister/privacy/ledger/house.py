@@ -22,7 +22,7 @@ from typing import Any, Self, TypeVar
 from cloister.errors import InputError
 from cloister.identities import identity_of, named, token_end
 from cloister.privacy.ledger.entries import Anchor, Entry
-from cloister.privacy.ledger.records import Consent, Release, State, require_text
+from cloister.privacy.ledger.records import Act, Consent, Release, State, require_text
 from cloister.privacy.signing import ROLES, PublicKey
 
 DELETED = "deleted"
@@ -269,6 +269,10 @@ class House:
             (person for person in self.people.values() if identity in person.identities), None
         )
 
+    def actor(self, act: Act) -> Person | None:
+        """The person who did something: whose identity it was then, whoever has it now."""
+        return self.people.get(act.person) or self.person_of(act.by)
+
     def name_of(self, by: str) -> str:
         """The person who acts, by one name for all their identities."""
         return self.known_as(by) or identity_of(by)
@@ -295,7 +299,7 @@ class House:
     def consent_to(self, release: Release, entry: Entry) -> Consent:
         """An approval after which a release waits for others, counted in the role that needs it."""
         by, needed = entry.body["by"], self.rules_of(release.request.dataset).approvals
-        people = map(self.person_of, (*(earlier.by for earlier in release.consents), by))
+        people = (*map(self.actor, release.consents), self.person_of(by))
         matched = match_roles(needed, {each: each.roles for each in people if each})
         person = self.person_of(by)
         role = matched.get(person, "") if person else ""

@@ -117,12 +117,8 @@ def missing_approvals(
     """How many people of each role have yet to approve a release, once those of ``by`` do too."""
     house = books.house
     required = house.rules_of(release.request.dataset).approvals
-    return _missing(required, map(house.person_of, (*_voices(release), *by)), matched=matched)
-
-
-def _voices(release: Release) -> list[str]:
-    """Who approved a release so far."""
-    return [consent.by for consent in release.consents]
+    people = [*map(house.actor, release.consents), *map(house.person_of, by)]
+    return _missing(required, people, matched=matched)
 
 
 def _missing(
@@ -315,8 +311,8 @@ def _require_purpose(entry: Entry) -> None:
 def _require_other_eyes(house: House, release: Release, by: str) -> None:
     if not house.rules_of(release.request.dataset).four_eyes:
         return
-    ran, decider = [step.by for step in release.steps if step.state in _RUN], house.name_of(by)
-    if decider in map(house.name_of, ran):
+    ran, decider = [step for step in release.steps if step.state in _RUN], house.name_of(by)
+    if any(decider in (step.person, house.name_of(step.by)) for step in ran):
         raise _refusal(f"{decider} ran release {release.id}, and the rules ask for somebody else")
 
 
@@ -340,7 +336,7 @@ def _require_own_key(house: House, release: Release, entry: Entry) -> None:
 
 
 def _require_new_voice(house: House, release: Release, by: str) -> None:
-    if house.name_of(by) in map(house.name_of, _voices(release)):
+    if any(house.name_of(by) in (each.person, house.name_of(each.by)) for each in release.consents):
         raise _refusal(f"{house.name_of(by)} approved it before, and others have yet to")
 
 
