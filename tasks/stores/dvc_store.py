@@ -64,6 +64,11 @@ PATIENCE = 8.0
 _WEB = MappingProxyType({"http": "http", "https": "https", "webdav": "http", "webdavs": "https"})
 """What remotes are asked over that speak HTTP; of the others those over SSH speak first."""
 
+_GOOGLE = "https://storage.googleapis.com"
+
+_AZURE_ACCOUNTS = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT")
+"""Variables in which DVC's plugin, or Azure's own command, finds the name of an account."""
+
 PARTS = ".*.tmp"
 """Names of the files in a remote that DVC has not written to their end."""
 
@@ -252,26 +257,41 @@ class Versions:
             raise _unwritten(self.config, error) from None
 
     def require_answer(self) -> None:
-        """Check that the host of a remote answers, if its URL names one: DVC asks for minutes.
+        """Check that the host of a remote, or the service of its bucket, answers.
+
+        DVC asks for minutes. Nothing is sent or read.
 
         Raises:
             StorageError: it does not.
         """
         parts = urlsplit(self.remote)
         host = parts.netloc.rpartition("@")[2]
+        named, url = f"{parts.scheme}://{host}", self._service(parts.scheme)
+        if url:
+            named = f"{named} at {url}"
+        elif parts.scheme in _WEB:
+            url = f"{_WEB[parts.scheme]}://{host}"
         try:
-            if parts.scheme in _WEB:
-                # nothing is sent or read, and DVC has settings of its own for certificates
-                url = f"{_WEB[parts.scheme]}://{host}"
-                httpx.head(url, timeout=PATIENCE, verify=False)  # noqa: S501
-            elif parts.scheme == "ssh":
+            if parts.scheme == "ssh":
                 with create_connection((parts.hostname, parts.port or 22), PATIENCE) as session:
                     session.recv(1)
+            elif url:
+                # DVC has settings of its own for certificates
+                httpx.head(url, timeout=PATIENCE, verify=False)  # noqa: S501
         except (httpx.HTTPError, httpx.InvalidURL, OSError):
             raise StorageError(
-                f"the DVC remote {parts.scheme}://{host} does not answer; start it, or correct "
-                "CLOISTER_REMOTE"
+                f"the DVC remote {named} does not answer; start it, or correct CLOISTER_REMOTE"
             ) from None
+
+    def _service(self, scheme: str) -> str:
+        """The URL of the service of an object store, as DVC finds it; empty for anything else."""
+        settings = self._settings
+        if scheme == "s3":
+            return _service_of_aws(settings)
+        if scheme == "gs":
+            emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+            return settings.get("endpointurl") or emulator or _GOOGLE
+        return _service_of_azure(settings) if scheme == "azure" else ""
 
     @property
     def _site(self) -> Path:
@@ -291,14 +311,20 @@ class Versions:
     @property
     def names_remote(self) -> bool:
         """Whether its settings send to the remote, those that override them included."""
+        url = self._settings.get("url", "")
+        return bool(url) and self._resolved(url) == self._resolved(self._location())
+
+    @property
+    def _settings(self) -> dict[str, str]:
+        """What its settings say of the remote that they send to; none if they cannot be read."""
         settings = ConfigParser(interpolation=None, strict=False)
         try:
             settings.read([self.config, self._overriding], encoding="utf-8")
             name = settings.get("core", "remote")
-            url = settings.get(f"'remote \"{name}\"'", "url").strip("\"'")
+            remote = settings.items(f"'remote \"{name}\"'")
         except (ConfigParserError, UnicodeDecodeError):
-            return False
-        return self._resolved(url) == self._resolved(self._location())
+            return {}
+        return {key: value.strip("\"'") for key, value in remote}
 
     def _resolved(self, location: str) -> str:
         """A location as DVC resolves it: relative to the folder of the settings."""
@@ -369,6 +395,36 @@ class Versions:
                 f"DVC cannot {failed} in {self.folder} ({_reason(done.stderr)}); make room or "
                 "check its remote"
             )
+
+
+def _service_of_aws(settings: Mapping[str, str]) -> str:
+    """Where the services of AWS are, by their own settings too; empty where nothing can ask them.
+
+    Raises:
+        StorageError: those settings contradict each other.
+    """
+    try:
+        import boto3
+        from botocore.exceptions import BotoCoreError
+    except ImportError:
+        return ""
+    try:
+        session = boto3.Session(profile_name=settings.get("profile"))
+        client = session.client(
+            "s3", settings.get("region"), endpoint_url=settings.get("endpointurl")
+        )
+    except (BotoCoreError, ValueError) as error:
+        raise StorageError(f"the settings of AWS cannot be used ({error}); correct them") from None
+    return str(client.meta.endpoint_url)
+
+
+def _service_of_azure(settings: Mapping[str, str]) -> str:
+    """Where the storage account of Azure is; empty if no setting names one."""
+    joined = settings.get("connection_string") or os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
+    parts = dict(part.partition("=")[::2] for part in (joined or "").split(";"))
+    names = (parts.get("AccountName"), settings.get("account_name"))
+    account = next(filter(None, (*names, *map(os.environ.get, _AZURE_ACCOUNTS))), "")
+    return parts.get("BlobEndpoint") or (account and f"https://{account}.blob.core.windows.net")
 
 
 def sent_files(names: Iterable[str], folder: Path) -> dict[str, Path]:

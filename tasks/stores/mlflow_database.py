@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
+from socket import create_connection
 
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
@@ -16,6 +17,7 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.utils.credentials import get_default_host_creds
 from mlflow.utils.rest_utils import http_request
 from sqlalchemy import NullPool, String, column, create_engine, func, literal, table, text, update
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from cloister.errors import StorageError
@@ -25,6 +27,9 @@ from cloister.tasks.home.files import exclusive
 
 PATIENCE = 8.0
 """Seconds that a store on a network may take to answer."""
+
+_MYSQL = 3306
+"""The port of MySQL, unless a URL has another."""
 
 _PLACES = (
     ("experiments", "artifact_location"),
@@ -106,6 +111,10 @@ def _require_answer(uri: str) -> None:
         elif uri.startswith("postgresql"):
             limit = {"connect_timeout": max(int(PATIENCE), 1)}
             create_engine(uri, poolclass=NullPool, connect_args=limit).connect().close()
+        elif uri.startswith("mysql") and (server := make_url(uri)).host:
+            # it speaks first, and its drivers wait for that without end
+            with create_connection((server.host, server.port or _MYSQL), PATIENCE) as session:
+                session.recv(1)
     except (MlflowException, SQLAlchemyError, OSError):
         raise _silent(uri) from None
 

@@ -127,18 +127,27 @@ def test_what_no_repetition_mends_is_not_repeated(prefect_server, error, attempt
     assert len(made) == attempts
 
 
-@pytest.mark.parametrize("name", ["MLFLOW_TRACKING_URI", "CLOISTER_REMOTE"])
+SILENT = [
+    ("MLFLOW_TRACKING_URI", "http://{}"),
+    ("MLFLOW_TRACKING_URI", "mysql+pymysql://{}"),
+    ("CLOISTER_REMOTE", "http://{}"),
+    ("CLOISTER_REMOTE", "s3://bucket"),
+]
+
+
+@pytest.mark.parametrize(("name", "form"), SILENT)
 def test_a_store_that_does_not_answer_is_named_before_the_charge(
-    place, prefect_server, name, monkeypatch, capsys
+    place, prefect_server, name, form, monkeypatch, capsys
 ):
     monkeypatch.setattr("cloister.tasks.stores.mlflow_database.PATIENCE", 0.2)
     monkeypatch.setattr("cloister.tasks.stores.dvc_store.PATIENCE", 0.2)
     with silent_listener() as port:
-        monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        monkeypatch.setenv(name, form.format(f"127.0.0.1:{port}"))
         assert run(quick_release(place)) == 2
     *_, failed, line = capsys.readouterr().err.splitlines()
     step = "tracking" if name.startswith("MLFLOW") else "remote"
     assert failed.endswith(f" {step} failed")
-    assert f"http://127.0.0.1:{port} does not answer" in line
+    assert f"127.0.0.1:{port} does not answer" in line
     assert name in line and line.endswith("this run charged nothing")
     assert existing_ledger(place.home) is None

@@ -180,7 +180,7 @@ def test_an_unusable_store_is_one_clear_error(tmp_path: Path):
         Tracker.open(f"sqlite:///{tmp_path / 'file' / 'mlflow.db'}", tmp_path)
 
 
-@pytest.mark.parametrize("scheme", ["http", "postgresql+psycopg"])
+@pytest.mark.parametrize("scheme", ["http", "postgresql+psycopg", "mysql+pymysql"])
 def test_a_store_that_does_not_answer_is_named_without_its_password(scheme, tmp_path, monkeypatch):
     """MLflow's client would ask it again for minutes."""
     monkeypatch.setattr("cloister.tasks.stores.mlflow_database.PATIENCE", 0.2)

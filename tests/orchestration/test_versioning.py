@@ -266,12 +266,42 @@ def test_a_remote_that_does_not_answer_is_named(scheme: str, tmp_path: Path, mon
         asked()
 
 
+STORES = {
+    "s3": ("AWS_ENDPOINT_URL", "{}", "endpointurl"),
+    "gs": ("STORAGE_EMULATOR_HOST", "{}", "endpointurl"),
+    "azure": ("AZURE_STORAGE_CONNECTION_STRING", "AccountName=a;BlobEndpoint={}", ""),
+}
+
+
+@pytest.mark.parametrize("scheme", STORES)
+def test_an_object_store_that_does_not_answer_is_named_with_its_address(
+    scheme: str, tmp_path: Path, monkeypatch
+):
+    """By the environment, and by settings of DVC that override it."""
+    monkeypatch.setattr(dvc_store, "PATIENCE", 0.2)
+    variable, form, setting = STORES[scheme]
+    asked = Versions(tmp_path / "dvc", f"{scheme}://bucket/key").require_answer
+    with silent_listener() as port, webhook_receiver() as answering:
+        silent, sound = (f"http://127.0.0.1:{each}" for each in (port, answering.port))
+        monkeypatch.setenv(variable, form.format(sound))
+        asked()
+        settings = {"connection_string": form.format(silent)}
+        if setting:
+            settings = {setting: silent}
+        lines = [f"{name} = {value}" for name, value in settings.items()]
+        config = tmp_path / "dvc" / ".dvc" / "config.local"
+        config.parent.mkdir(parents=True)
+        config.write_text("\n".join(["[core]", "remote = a", "['remote \"a\"']", *lines]))
+        with pytest.raises(StorageError, match=f"{scheme}://bucket at {silent} does not answer"):
+            asked()
+
+
 def test_a_remote_that_answers_is_asked_no_further(tmp_path: Path, monkeypatch):
     asked, head = [], httpx.head
     monkeypatch.setattr(httpx, "head", lambda url, **how: asked.append(url) or head(url, **how))
     with webhook_receiver() as answering:  # which knows no HEAD
         address = f"http://127.0.0.1:{answering.port}"
-        for remote in (f"{address}/store", str(tmp_path), "s3://bucket/key"):
+        for remote in (f"{address}/store", str(tmp_path), "gdrive://folder"):
             Versions(tmp_path / "dvc", remote).require_answer()
     assert asked == [address]
     assert answering.received == []
