@@ -7,6 +7,8 @@ changed server starts nothing else.
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -24,7 +26,7 @@ from cloister.flows.cli.console import progress, warn
 from cloister.tasks.home.files import exclusive
 from cloister.tasks.home.home import Home
 from cloister.tasks.home.identity import identity
-from cloister.tasks.home.process import reporting_to
+from cloister.tasks.home.process import is_interruption, reporting_to
 from cloister.tasks.ledger.notifications import send_due
 from cloister.tasks.release.retention import delete_due
 from cloister.tasks.stores import prefect_deployment
@@ -56,7 +58,7 @@ def serve(flow: Flow[..., Any], home: Home) -> None:
             raise VerificationError(problem)
         raise InputError("no recurring release is registered in this home; see cloister deploy")
     checked, problem = datetime.min.replace(tzinfo=UTC), ""
-    with _alone(home), quiet_logs():
+    with _alone(home), quiet_logs(), _ended_in_words():
         while True:
             before, problem = problem, "; ".join(altered_registrations(home))
             try:
@@ -175,6 +177,8 @@ def _served(
                 flow, flow_run=run, parameters=dict(registration.parameters), return_type="state"
             )
     except (PrefectException, CloisterError) as error:
+        if is_interruption(error):  # Prefect, which could not say so to its server, drops it
+            signal.raise_signal(signal.SIGTERM)
         warn(f"a run of {registration.name} was broken off by the server: {_reason(error)}")
         return "broken off"
     if not state.is_completed():
@@ -213,6 +217,23 @@ def _require_same_settings(registration: Registration, home: Home) -> None:
             "CLOISTER_LEDGER, MLFLOW_TRACKING_URI, CLOISTER_REMOTE or CLOISTER_ANCHORS differ from "
             "those that it was registered under"
         )
+
+
+@contextmanager
+def _ended_in_words() -> Iterator[None]:
+    """Have SIGTERM end this process with one line, as it ends others without a word."""
+
+    def end(number: int, _: object) -> None:
+        line = b"cloister serve was ended; a run that it began is resumed by the next\n"
+        os.write(2, line)  # no buffer may be in use when a signal comes
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ server decide whether it schedules: run this file alone against new ones.
 """
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,6 +58,22 @@ def test_a_killed_run_is_marked_as_crashed_and_linked_with_the_one_that_resumes_
     said = [line["message"] for line in listed(servers, "logs", {"logs": ids})]
     assert f"resumes release {begun.id}, nothing charged" in said
     assert [held.state for held in releases(place.home, "clubs")][0] == "candidate"
+
+
+@pytest.mark.slow
+def test_a_signal_ends_serve_with_one_line_in_a_run_whose_server_was_killed(place):
+    log, home = place.folder / "ended.log", {"CLOISTER_HOME": str(place.home.folder)}
+    with real_server(place.folder, home) as settings:
+        deploy = ["deploy", *quick_release(place)[1:], "--cron", "* * * * *"]
+        subprocess.run([sys.executable, "-c", command(deploy)], env=settings, check=True)
+        served = running(["-c", command(["serve"])], settings, log)
+        process = served.__enter__()
+        wait(lambda: " started" in log.read_text(), RELEASED, "no run began", place.folder)
+    process.terminate()
+    assert process.wait(120) == -signal.SIGTERM
+    assert log.read_text().endswith(
+        "\ncloister serve was ended; a run that it began is resumed by the next\n"
+    )
 
 
 @pytest.fixture

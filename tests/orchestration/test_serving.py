@@ -6,11 +6,14 @@ This server's scheduler is off, and runs are made by hand: test_scheduler has on
 import json
 import logging
 import os
+import signal
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import httpx
 import pytest
 from quick_release import quick_release
 
@@ -33,7 +36,15 @@ def late_imports():
         get_current_settings, \
         registered, \
         registrations
-    global release, serve, serve_due, APILogHandler, PREFECT_API_URL, quiet_logs, temporary_settings
+    global \
+        TerminationSignal, \
+        release, \
+        serve, \
+        serve_due, \
+        APILogHandler, \
+        PREFECT_API_URL, \
+        quiet_logs, \
+        temporary_settings
     from deployed import MONTHLY, charged, registered
     from prefect import flow
     from prefect.client.orchestration import get_client
@@ -41,6 +52,7 @@ def late_imports():
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowRunFilterName
     from prefect.client.schemas.objects import State, StateType
     from prefect.client.schemas.schedules import CronSchedule
+    from prefect.exceptions import TerminationSignal
     from prefect.logging.handlers import APILogHandler
     from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
@@ -267,6 +279,34 @@ def test_a_server_that_died_is_one_line_however_long(server, deploy, said_of):
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
         (line,) = said_of().splitlines()
     assert "http://127.0.0.1:9/api does not answer" in line
+
+
+@pytest.mark.parametrize("server_died", [False, True])
+def test_a_signal_ends_it_with_one_line_also_in_a_run_whose_server_died(
+    server, due, recorder, server_died, monkeypatch, tmp_path
+):
+    """Prefect turns the signal into an error of its own, which that of the server covers."""
+
+    def ended(*_: object, **__: object) -> None:
+        if not server_died:
+            os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            raise TerminationSignal(signal.SIGTERM)
+        except TerminationSignal:
+            raise httpx.ConnectError("refused")  # noqa: B904 - as Prefect does
+
+    ask(server, due)
+    monkeypatch.setattr("cloister.flows.serving.run_flow", ended)
+    pid = os.fork()
+    if not pid:
+        with suppress(BaseException), (tmp_path / "said").open("w") as said:
+            os.dup2(said.fileno(), 2)
+            sys.stderr = said
+            serve(recorder, server.home)
+        os._exit(1)
+    assert os.waitpid(pid, 0)[1] == signal.SIGTERM
+    (line,) = (tmp_path / "said").read_text().splitlines()
+    assert line == "cloister serve was ended; a run that it began is resumed by the next"
 
 
 def test_what_prefect_tells_of_a_dead_server_is_not_on_the_terminal(capsys, monkeypatch):
