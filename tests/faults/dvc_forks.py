@@ -4,6 +4,7 @@ Started as a program it is that process: it reads one JSON line for each run and
 """
 
 import gc
+import hashlib
 import json
 import os
 import signal
@@ -11,9 +12,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from configparser import ConfigParser
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
+from typing import Any
+
+import yaml
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
@@ -78,10 +83,13 @@ def forked(
 class Forks:
     """The process that has loaded DVC, and the way to ask it.
 
-    The settings of all homes are one text, which DVC is asked once whether it can read.
+    The settings of all homes are one text, which DVC is asked once whether it can read. The first
+    pointers, and the first objects in a folder, are DVC's own; if they are as expected, those after
+    them are written here, in less than a hundredth of the time, unless ``by_dvc``.
     """
 
     def __init__(self) -> None:
+        self.by_dvc, self._agreed = False, set[str]()
         pipe = subprocess.PIPE
         self._process = subprocess.Popen([sys.executable, __file__], stdin=pipe, stdout=pipe)
         self._lock = Lock()
@@ -100,6 +108,9 @@ class Forks:
         settings = _settings(Path(cwd), input)
         if settings in self._read:
             return subprocess.CompletedProcess(command, 0, "", "")
+        kind, expected = ("", {}) if self.by_dvc else expected_of(Path(cwd), json.loads(input))
+        if kind in self._agreed and _written(expected):
+            return subprocess.CompletedProcess(command, 0, "", "")
         umask = os.umask(0o077)
         os.umask(umask)
         asked = {"command": command, "cwd": str(cwd), "env": dict(env), "input": input}
@@ -111,6 +122,9 @@ class Forks:
             code, said = json.loads(self._process.stdout.readline())
         if settings and not code:
             self._read.add(settings)
+        if expected and not code:
+            assert all(_content(path) == _content(text) for path, text in expected.items())
+            self._agreed.add(kind)
         return subprocess.CompletedProcess(command, code, "", said)
 
     def close(self) -> None:
@@ -125,6 +139,80 @@ def _settings(folder: Path, commands: str) -> str | None:
     if folder.name != ".new" or json.loads(commands)[0][-2:] != ["remote", "list"]:
         return None
     return (folder / ".dvc" / "config").read_text(encoding="utf-8")
+
+
+Files = dict[Path, bytes]
+
+
+def expected_of(folder: Path, commands: list[list[str]]) -> tuple[str, Files]:
+    """The files that commands of DVC write, of one kind; none of other commands."""
+    pointers, objects = {}, {}
+    try:
+        for _, _, word, option, _, *names in commands:
+            paths = [folder / name for name in names if name != "--"]
+            if (word, option) == ("commit", "--force"):
+                pointers |= {path: _dumped("deps", _deps(path)) for path in paths}
+            elif (word, option) == ("add", "--no-commit"):
+                outs = {path: [_digest(path) | {"path": path.name}] for path in paths}
+                pointers |= {
+                    path.with_name(f"{path.name}.dvc"): _dumped("outs", out)
+                    for path, out in outs.items()
+                }
+            elif (word, option) == ("push", "--remote"):
+                objects |= _objects(folder, paths)
+            else:
+                return "", {}
+    except (OSError, ValueError, KeyError):  # which DVC words itself
+        return "", {}
+    return ("objects", objects) if objects else ("pointers", pointers)
+
+
+def _deps(pointer: Path) -> list[dict[str, Any]]:
+    deps = yaml.safe_load(pointer.read_text())["deps"]
+    return [{"path": dep["path"]} | _digest(Path(dep["path"])) for dep in deps]
+
+
+def _digest(path: Path) -> dict[str, Any]:
+    content = path.read_bytes()
+    return {"md5": hashlib.md5(content).hexdigest(), "size": len(content), "hash": "md5"}
+
+
+def _dumped(key: str, listed: list[dict[str, Any]]) -> bytes:
+    return yaml.safe_dump({key: listed}, sort_keys=False, allow_unicode=True).encode()
+
+
+def _objects(folder: Path, pointers: list[Path]) -> Files:
+    """What DVC sends to a remote that is a folder."""
+    settings = ConfigParser(interpolation=None, strict=False)
+    settings.read(folder / ".dvc" / "config", encoding="utf-8")
+    url = settings["'remote \"storage\"'"]["url"].strip("\"'")
+    if "://" in url or (folder / ".dvc" / "config.local").exists():
+        return {}
+    digests = [yaml.safe_load(path.read_text())["outs"][0]["md5"] for path in pointers]
+    places = [Path("files", "md5", digest[:2], digest[2:]) for digest in digests]
+    remote, cache = folder / ".dvc" / url, folder / ".dvc" / "cache"
+    return {remote.resolve() / each: (cache / each).read_bytes() for each in places}
+
+
+def _content(written: Path | bytes) -> object:
+    """What a file holds: a pointer as it is parsed, whatever its lines are."""
+    content = written if isinstance(written, bytes) else written.read_bytes()
+    return yaml.safe_load(content) if content.startswith((b"deps:", b"outs:")) else content
+
+
+def _written(expected: Files) -> bool:
+    """Write files that are not there; whether that could be done."""
+    try:
+        for path, content in expected.items():
+            if path.suffix == ".dvc" or not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                part = path.with_name(f".{path.name}.tmp")
+                part.write_bytes(content)
+                part.chmod(0o600 if path.suffix == ".dvc" else 0o400)
+                part.replace(path)
+    except OSError:
+        return False
+    return True
 
 
 def serve() -> None:

@@ -20,8 +20,11 @@ from cloister.tasks.stores.dvc_store import Versions
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _forks(stores) -> None:
-    """Versions run DVC in forks of a process that has loaded it."""
+def _forks(stores):
+    """Versions run DVC in forks of a process that has loaded it, which writes all pointers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dvc_store.subprocess, "by_dvc", True)
+        yield
 
 
 @pytest.fixture(scope="module")
