@@ -26,7 +26,7 @@ CANARIES = (KEY, NUMBER, WORD, DATE)
 SPEC = """
 name: canaries
 source: {path: people.csv}
-privacy: {unit: row, relation: add_remove, rows: {public: 1200},
+privacy: {unit: row, relation: add_remove, rows: {public: 400},
   budget: {epsilon: 50, delta: 5e-4, per: ever}}
 attributes:
   person: {type: text, pattern: "P{000001..999999}"}
@@ -42,14 +42,14 @@ release: {method: kamino, epsilon: 2, delta: 1e-5}
 
 def people() -> pd.DataFrame:
     rng = np.random.default_rng(7)
-    group = rng.choice(["a", "b", "c"], 1200)
+    group = rng.choice(["a", "b", "c"], 400)
     frame = pd.DataFrame(
         {
-            "person": [f"P{number:06d}" for number in rng.permutation(999_999)[:1200] + 1],
+            "person": [f"P{number:06d}" for number in rng.permutation(999_999)[:400] + 1],
             "group": group,
-            "amount": np.round(rng.gamma(2, 4000, 1200), 4).astype(str),
-            "born": np.datetime64("1940-01-01") + rng.integers(0, 9000, 1200),
-            "level": rng.integers(0, 9, 1200).astype(str),
+            "amount": np.round(rng.gamma(2, 4000, 400), 4).astype(str),
+            "born": np.datetime64("1940-01-01") + rng.integers(0, 9000, 400),
+            "level": rng.integers(0, 9, 400).astype(str),
         }
     )
     frame["born"] = frame["born"].astype(str).replace(DATE, "1950-01-01")

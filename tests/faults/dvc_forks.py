@@ -84,8 +84,8 @@ class Forks:
     """The process that has loaded DVC, and the way to ask it.
 
     The settings of all homes are one text, which DVC is asked once whether it can read. The first
-    pointers, and the first objects in a folder, are DVC's own; if they are as expected, those after
-    them are written here, in less than a hundredth of the time, unless ``by_dvc``.
+    pointers, the first objects in a folder and the first copies of them are DVC's own; if they are
+    as expected, later ones are written here, in a hundredth of the time, unless ``by_dvc``.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Forks:
         if settings in self._read:
             return subprocess.CompletedProcess(command, 0, "", "")
         kind, expected = ("", {}) if self.by_dvc else expected_of(Path(cwd), json.loads(input))
-        if kind in self._agreed and _written(expected):
+        if kind in self._agreed and _written(kind, expected):
             return subprocess.CompletedProcess(command, 0, "", "")
         umask = os.umask(0o077)
         os.umask(umask)
@@ -145,26 +145,69 @@ Files = dict[Path, bytes]
 
 
 def expected_of(folder: Path, commands: list[list[str]]) -> tuple[str, Files]:
-    """The files that commands of DVC write, of one kind; none of other commands."""
-    pointers, objects = {}, {}
+    """The files that commands of DVC write, and of what kind; none of other commands."""
+    kinds: set[str] = set()
+    expected: Files = {}
     try:
         for _, _, word, option, _, *names in commands:
-            paths = [folder / name for name in names if name != "--"]
-            if (word, option) == ("commit", "--force"):
-                pointers |= {path: _dumped("deps", _deps(path)) for path in paths}
-            elif (word, option) == ("add", "--no-commit"):
-                outs = {path: [_digest(path) | {"path": path.name}] for path in paths}
-                pointers |= {
-                    path.with_name(f"{path.name}.dvc"): _dumped("outs", out)
-                    for path, out in outs.items()
-                }
-            elif (word, option) == ("push", "--remote"):
-                objects |= _objects(folder, paths)
-            else:
-                return "", {}
-    except (OSError, ValueError, KeyError):  # which DVC words itself
+            kind, files = KINDS[word, option](folder, names)
+            kinds.add(kind)
+            expected |= files
+    except (OSError, ValueError, KeyError):  # which DVC words itself, and other commands
         return "", {}
-    return ("objects", objects) if objects else ("pointers", pointers)
+    return (kinds.pop(), expected) if len(kinds) == 1 else ("", {})
+
+
+def _committed(folder: Path, names: list[str]) -> tuple[str, Files]:
+    paths = [folder / name for name in names]
+    return "pointers", {path: _dumped("deps", _deps(path)) for path in paths}
+
+
+def _added(folder: Path, names: list[str]) -> tuple[str, Files]:
+    paths = [folder / name for name in names]
+    pointers = {path: path.with_name(f"{path.name}.dvc") for path in paths}
+    outs = {path: [_digest(path) | {"path": path.name}] for path in paths}
+    return "pointers", {pointers[path]: _dumped("outs", out) for path, out in outs.items()}
+
+
+def _pushed(folder: Path, names: list[str]) -> tuple[str, Files]:
+    outs = [yaml.safe_load((folder / name).read_text())["outs"][0] for name in names[1:]]
+    remote, cache = _remote(folder), folder / ".dvc" / "cache"
+    places = [_place(str(out["md5"])) for out in outs]
+    return "objects", {remote / each: (cache / each).read_bytes() for each in places}
+
+
+def _got(folder: Path, names: list[str]) -> tuple[str, Files]:
+    out, *_, name = names
+    pointers = (folder / name).parent.glob("*.dvc")
+    held = (each for path in pointers for each in yaml.safe_load(path.read_text()).get("outs", ()))
+    digest = next((str(each["md5"]) for each in held if each["path"] == Path(name).name), "")
+    content = (_remote(folder) / _place(digest)).read_bytes()
+    if hashlib.md5(content).hexdigest() != digest:
+        raise ValueError(name)
+    return "copies", {Path(out): content}
+
+
+KINDS = {
+    ("commit", "--force"): _committed,
+    ("add", "--no-commit"): _added,
+    ("push", "--remote"): _pushed,
+    ("get", "--force"): _got,
+}
+
+
+def _place(digest: str) -> Path:
+    return Path("files", "md5", digest[:2], digest[2:])
+
+
+def _remote(folder: Path) -> Path:
+    """The remote, which is a folder; ``ValueError`` for another."""
+    settings = ConfigParser(interpolation=None, strict=False)
+    settings.read(folder / ".dvc" / "config", encoding="utf-8")
+    url = settings["'remote \"storage\"'"]["url"].strip("\"'")
+    if "://" in url or (folder / ".dvc" / "config.local").exists():
+        raise ValueError(url)
+    return (folder / ".dvc" / url).resolve()
 
 
 def _deps(pointer: Path) -> list[dict[str, Any]]:
@@ -181,34 +224,21 @@ def _dumped(key: str, listed: list[dict[str, Any]]) -> bytes:
     return yaml.safe_dump({key: listed}, sort_keys=False, allow_unicode=True).encode()
 
 
-def _objects(folder: Path, pointers: list[Path]) -> Files:
-    """What DVC sends to a remote that is a folder."""
-    settings = ConfigParser(interpolation=None, strict=False)
-    settings.read(folder / ".dvc" / "config", encoding="utf-8")
-    url = settings["'remote \"storage\"'"]["url"].strip("\"'")
-    if "://" in url or (folder / ".dvc" / "config.local").exists():
-        return {}
-    digests = [yaml.safe_load(path.read_text())["outs"][0]["md5"] for path in pointers]
-    places = [Path("files", "md5", digest[:2], digest[2:]) for digest in digests]
-    remote, cache = folder / ".dvc" / url, folder / ".dvc" / "cache"
-    return {remote.resolve() / each: (cache / each).read_bytes() for each in places}
-
-
 def _content(written: Path | bytes) -> object:
     """What a file holds: a pointer as it is parsed, whatever its lines are."""
     content = written if isinstance(written, bytes) else written.read_bytes()
     return yaml.safe_load(content) if content.startswith((b"deps:", b"outs:")) else content
 
 
-def _written(expected: Files) -> bool:
-    """Write files that are not there; whether that could be done."""
+def _written(kind: str, expected: Files) -> bool:
+    """Write files, but objects that are there; whether that could be done."""
     try:
         for path, content in expected.items():
-            if path.suffix == ".dvc" or not path.exists():
+            if kind != "objects" or not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 part = path.with_name(f".{path.name}.tmp")
                 part.write_bytes(content)
-                part.chmod(0o600 if path.suffix == ".dvc" else 0o400)
+                part.chmod(0o400 if kind == "objects" else 0o600)
                 part.replace(path)
     except OSError:
         return False
