@@ -84,6 +84,7 @@ SEALED = MappingProxyType({"notify": "cloister notify add", "recurring": "cloist
 """Folders of a home whose files are sealed, each with the command that writes them anew."""
 
 NO_SEAL = "has no seal, since an earlier version or somebody else wrote it; look at it"
+"""What is said of a file that should be sealed; the command that writes it anew follows."""
 
 
 def write_sealed(path: Path, content: dict[str, Any], home: Home) -> Path:

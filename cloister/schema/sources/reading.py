@@ -241,10 +241,10 @@ def bound_places(reading: Mapping[str, str], pinned: Iterable[str]) -> dict[str,
     """
     known = [name.removeprefix(PLACE) for name in pinned if name.startswith(PLACE)]
     bound = {
-        PLACE + place: fact
+        PLACE + location: fact
         for name, fact in reading.items()
         if name.startswith(PLACE)
-        for place in stored_files.same_places([name.removeprefix(PLACE)], known)
+        for location in stored_files.same_places([name.removeprefix(PLACE)], known)
     }
     return bound | dict(reading)
 

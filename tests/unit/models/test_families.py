@@ -15,7 +15,7 @@ from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 
 @pytest.fixture(scope="module")
 def trial():
-    return release_database(clinic(), 20, noise=NoiseSource.insecure(1))
+    return release_database(clinic(2_000), 20, noise=NoiseSource.insecure(1))
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_rows_refer_to_rows_and_none_has_too_many(trial, drawn):
     for key in trial.task.schema.keys:
         assert set(drawn[key.table][key.column]) <= set(drawn[key.parent][key.key])
         assert drawn[key.table][key.column].value_counts().max() <= MOST[key.table]
-    assert len(drawn["patients"]) == 3_000
+    assert len(drawn["patients"]) == 2_000
 
 
 def test_every_rule_holds_between_rows_of_one_table_and_of_two(trial, drawn):
