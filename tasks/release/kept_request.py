@@ -127,7 +127,7 @@ def request_findings(home: Home, release: Release) -> Iterator[str]:
         return
     try:
         if not read_sealed(path, home, _REMEDY)[1]:
-            yield f"{path}: {NO_SEAL}, and run the command of the release again"
+            yield f"{path}: {NO_SEAL}, and finish the release or withdraw it"
     except VerificationError as error:
         yield str(error)
 

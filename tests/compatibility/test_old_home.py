@@ -29,6 +29,7 @@ LEFT_OUT = (  # too large to keep
     *("journals/r-0x7b6j99qh/journal.bin: is missing", "/home/mlflow/mlflow.db: is missing"),
     *("/home/dvc/", "/home/mlflow/", "/trained/"),
 )
+UNSEALED = f"{KILLED}/order.json: has no seal"
 RELEASES = [(version, *each) for version, held in APPROVED.items() for each in held.items()]
 
 each_release = pytest.mark.parametrize(
@@ -63,9 +64,9 @@ def cloister(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
 
 
 def findings(cloister: Callable[..., Any], *words: str) -> list[str]:
-    """What ``cloister verify`` finds, but for what was too large to keep."""
+    """What ``cloister verify`` finds, but for what was too large to keep, or had no seal then."""
     found = cloister("verify", *words, code=None)["findings"]
-    return [each for each in found if not any(gone in each for gone in LEFT_OUT)]
+    return [each for each in found if not any(gone in each for gone in (*LEFT_OUT, UNSEALED))]
 
 
 def test_the_ledger_lists_every_release_and_all_verifies(old, cloister):
@@ -76,6 +77,8 @@ def test_the_ledger_lists_every_release_and_all_verifies(old, cloister):
     (budget,) = cloister("budget", "show", "shops")
     spent = {"0.1": "3.5", "0.2": "2"}[version]
     assert (budget["granted"], budget["spent"]) == ("40", spent)
+    unsealed = [each for each in cloister("verify", code=None)["findings"] if UNSEALED in each]
+    assert len(unsealed) == (version == "0.1")
     for words in ((), *((release,) for release in found if release != KILLED)):
         assert findings(cloister, *words) == []
 
