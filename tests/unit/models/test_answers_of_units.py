@@ -84,7 +84,7 @@ def population():
     return pupils(POPULATION, seed=99).frames["marks"]
 
 
-@pytest.mark.parametrize("shape", [persons, children])
+@pytest.mark.parametrize("shape", [persons, pytest.param(children, marks=pytest.mark.slow)])
 def test_intervals_hold_the_figures_of_rows(shape, population, monkeypatch):
     """Numbers of rows have one bin each, or of pupils with none, too, share some."""
     for module in ("evidence", "groups"):
