@@ -219,7 +219,7 @@ class _Reading:
 def _on_two_rows(predicate: denial.Predicate, above: set[str]) -> denial.Predicate:
     """A predicate on the joined table as one of t1 and t2; ``above`` are the columns of t2."""
     left, right = (
-        denial.Cell(2 if side.attribute in above else 1, side.attribute)
+        replace(side, row=2 if side.attribute in above else 1)
         if isinstance(side, denial.Cell)
         else side
         for side in (predicate.left, predicate.right)

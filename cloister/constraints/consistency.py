@@ -4,7 +4,8 @@ Constraints contradict each other if no row, or no two rows, of the domain satis
 is decided on a joint domain in which each attribute has, between any two constants, as many values
 as cells that are compared with it: further values of that range satisfy the same predicates. A
 joint domain of more than a million cells is not searched, and of a large group of constraints only
-the thousand smallest sets: a reported contradiction is real, but one may go unreported.
+the thousand smallest sets; of rules with offsets none but those that compare two columns of one row
+in one direction. A reported contradiction is real, but one may go unreported.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import bisect
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -91,7 +94,7 @@ def follows(
         ConstraintError: a constraint does not fit the domain.
     """
     compared = (
-        cell
+        cell.plain
         for predicate in rule.predicates
         if predicate.right is not None
         for cell in predicate.cells
@@ -158,10 +161,8 @@ def _can_deny_equal_rows(constraint: denial.BoundConstraint) -> bool:
 
 
 def _same_attribute(predicate: denial.BoundPredicate) -> bool:
-    return (
-        isinstance(predicate.right, denial.Operand)
-        and predicate.left.attribute == predicate.right.attribute
-    )
+    right = predicate.right
+    return isinstance(right, denial.Operand) and right == replace(predicate.left, row=right.row)
 
 
 def _attributes(constraint: denial.BoundConstraint) -> set[str]:
@@ -203,6 +204,8 @@ def _suspects(
 
 
 def _is_modest(constraints: Sequence[denial.BoundConstraint], domain: Domain) -> bool:
+    if not all(_is_direct(constraints, names) for names in _linked(constraints)):
+        return False
     values = _stand_ins(constraints, domain)
     rows = max(constraint.arity for constraint in constraints)
     cells = math.prod(len(numbers) for numbers in values.values()) ** rows
@@ -260,33 +263,68 @@ def _stand_ins(constraints: Sequence[denial.BoundConstraint], domain: Domain) ->
     rows = max(constraint.arity for constraint in constraints)
     for linked in _linked(constraints):
         columns = [domain[name] for name in sorted(linked)]
-        spare = rows * len(columns)
-        cuts = _cuts(constraints, columns, spare)
+        cuts, spare = _cuts(constraints, columns), rows * len(columns)
+        sides = {column.name: _compared(column.name, constraints) for column in columns}
+        if len(columns) > 1:
+            numbers = [_near(column, sides[column.name], cuts, spare) for column in columns]
+            cuts = cuts.union(
+                number
+                for column, near in zip(columns, numbers, strict=True)
+                for side in sides[column.name]
+                for number in side.renumber(near).tolist()
+            )
         for column in columns:
             listed = len(columns) > 1 and column.labels is not None
-            numbers = (
+            near = (
                 column.comparable(np.arange(column.values))
                 if listed
-                else _near(column, cuts, spare)
+                else _near(column, sides[column.name], cuts, spare)
             )
-            values[column.name] = _with_missing(column, numbers)
+            values[column.name] = _with_missing(column, near)
     return values
 
 
 def _cuts(
-    constraints: Sequence[denial.BoundConstraint], columns: Sequence[Column], spare: int
+    constraints: Sequence[denial.BoundConstraint], columns: Sequence[Column]
 ) -> set[float]:
-    """Constants and ends of columns that are compared with each other.
-
-    Of several columns, the values near those too.
-    """
+    """Constants and ends of columns, as numbers that are compared with each other."""
     cuts = _constants(constraints, {column.name for column in columns})
-    cuts |= {end for column in columns for end in _ends(column)}
-    return (
-        cuts
-        if len(columns) == 1
-        else cuts.union(*(_near(column, cuts, spare).tolist() for column in columns))
+    ends = (
+        side.renumber(_ends(column)).tolist()
+        for column in columns
+        for side in _compared(column.name, constraints)
     )
+    return cuts.union(*ends)
+
+
+def _compared(
+    name: str, constraints: Sequence[denial.BoundConstraint]
+) -> tuple[denial.Operand, ...]:
+    """The sides of predicates on an attribute, each shift once."""
+    sides = (
+        replace(side, row=1)
+        for constraint in constraints
+        for predicate in constraint.predicates
+        for side in _operands(predicate)
+        if side.attribute == name
+    )
+    return tuple(dict.fromkeys(sides))
+
+
+def _is_direct(constraints: Sequence[denial.BoundConstraint], names: set[str]) -> bool:
+    """Whether values near ends, constants and their images stand for all others of some columns.
+
+    Not where sums of offsets may lead on and on: in a circle, through a third column, to other rows.
+    """
+    compared = [p for c in constraints for p in c.predicates if _operands(p)[0].attribute in names]
+    if not any(side.shift for p in compared for side in _operands(p)):
+        return True
+    least = min(names)
+    pairs = [p for p in compared if isinstance(p.right, denial.Operand)]
+    ops = [p.op if p.left.attribute == least else p.op.mirrored for p in pairs]
+    one_way = all(op.is_order and op.value[0] == ops[0].value[0] for op in ops)
+    rows = max(constraint.arity for constraint in constraints)
+    return rows == 1 and len(names) <= 2 and one_way
 
 
 def _linked(constraints: Sequence[denial.BoundConstraint]) -> list[set[str]]:
@@ -306,15 +344,21 @@ def _constants(constraints: Sequence[denial.BoundConstraint], names: set[str]) -
     return {p.right for p in predicates if isinstance(p.right, float)}
 
 
-def _ends(column: Column) -> list[float]:
-    return [_number(column, 0), _number(column, _steps(column) - 1)]
+def _ends(column: Column) -> Floats:
+    return column.comparable(np.array([0, _steps(column) - 1]))
 
 
-def _near(column: Column, cuts: Iterable[float], spare: int) -> Floats:
-    """The first value at or above each cut, the ``spare`` next ones, and special values."""
+def _near(
+    column: Column, sides: Iterable[denial.Operand], cuts: Iterable[float], spare: int
+) -> Floats:
+    """The first value that leads to each cut or above it, ``spare`` next ones, and special values.
+
+    By each of the ``sides`` on which predicates compare the column.
+    """
     steps = _steps(column)
     positions = (
-        bisect.bisect_left(range(steps), cut, key=lambda code: _number(column, code))
+        bisect.bisect_left(range(steps), cut, key=partial(_number, column, side))
+        for side in sides
         for cut in cuts
     )
     near = {position + step for position in positions for step in range(spare + 1)}
@@ -322,8 +366,8 @@ def _near(column: Column, cuts: Iterable[float], spare: int) -> Floats:
     return column.comparable(np.array([*codes, *range(steps, column.values)], dtype=np.int64))
 
 
-def _number(column: Column, code: int) -> float:
-    return float(column.comparable(np.array([code]))[0])
+def _number(column: Column, side: denial.Operand, code: int) -> float:
+    return float(side.renumber(column.comparable(np.array([code])))[0])
 
 
 def _steps(column: Column) -> int:

@@ -111,6 +111,10 @@ def format_holoclean(constraint: DenialConstraint) -> str:
         raise ConstraintError(
             f"constraint '{constraint.name}': 'is missing' has no HoloClean form; use deny"
         )
+    if any(cell != cell.plain for p in constraint.predicates for cell in p.cells):
+        raise ConstraintError(
+            f"constraint '{constraint.name}': offsets and 'day of' have no HoloClean form; use deny"
+        )
     predicates = (
         f"{_NAMES[op]}({_operand(left)},{_operand(right)})" for op, left, right in compared
     )

@@ -2,7 +2,8 @@
 
 Source: Kamino (Ge, Mohapatra, He, Ilyas; VLDB 2021), section 2.1. A constraint over two rows is
 violated by an unordered pair if either order of the pair satisfies all predicates. Missing values
-compare as in SQL: no comparison holds on them, and ``is missing`` does.
+compare as in SQL: no comparison holds on them, and ``is missing`` does. A date that is compared with
+a moment is its midnight.
 
 Each predicate of a bound constraint compares float64 numbers. Two columns of listed values are
 compared by label: the labels of the right one are numbered as in the left one.
@@ -21,7 +22,9 @@ from typing import Any
 import numpy as np
 
 from cloister.arrays import Booleans, Floats
+from cloister.constraints.offsets import Offset, Shift, shift_of
 from cloister.errors import ConstraintError
+from cloister.schema.attributes import Datetime
 from cloister.schema.columns import Column
 from cloister.schema.domain import Domain, Table
 
@@ -57,10 +60,25 @@ _MIRRORED = {Op.EQ: Op.EQ, Op.NE: Op.NE, Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.L
 
 @dataclass(frozen=True)
 class Cell:
-    """An attribute of the first (1) or second (2) row of a pair."""
+    """An attribute of the first (1) or second (2) row of a pair, with an ``offset`` added.
+
+    Of a moment it may be its ``whole_day``: the midnight before it.
+    """
 
     row: int
     attribute: str
+    offset: Offset | None = None
+    whole_day: bool = False
+
+    @property
+    def plain(self) -> Cell:
+        """The cell itself, without an offset."""
+        return Cell(self.row, self.attribute)
+
+    @property
+    def exchanged(self) -> Cell:
+        """The same cell of the other row of the pair."""
+        return replace(self, row=3 - self.row)
 
 
 @dataclass(frozen=True)
@@ -150,15 +168,19 @@ def holds(op: Op, left: Floats, right: Floats | float | None) -> Booleans:
 class Operand:
     """A cell as a number.
 
-    ``label_numbers`` (labels,) gives the numbers of its labels in another column's list.
+    ``label_numbers`` (labels,) gives the numbers of its labels in another column's list; ``shift``
+    leads from the number of a column to that which is compared.
     """
 
     row: int
     attribute: str
     label_numbers: Floats | None = field(default=None, compare=False, repr=False)
+    shift: Shift | None = None
 
     def renumber(self, comparable: Floats) -> Floats:
         """The numbers to compare (n,), from the comparable numbers (n,) of the column."""
+        if self.shift is not None:
+            return self.shift.of(comparable)
         if self.label_numbers is None:
             return comparable
         present = ~np.isnan(comparable)
@@ -270,15 +292,15 @@ def presence_rules(
 
 def _bind(predicate: Predicate, domain: Domain, name: str) -> BoundPredicate:
     left = _column(predicate.left, domain, name)
-    operand = Operand(predicate.left.row, left.name)
     if isinstance(predicate.right, Cell):
         right = _column(predicate.right, domain, name)
         _require_comparable(left, predicate.op, right, name)
+        first = _operand(predicate.left, left, right, name)
+        second = _operand(predicate.right, right, left, name)
         return BoundPredicate(
-            operand,
-            predicate.op,
-            Operand(predicate.right.row, right.name, _label_numbers(left, right)),
+            first, predicate.op, replace(second, label_numbers=_label_numbers(left, right))
         )
+    operand = _operand(predicate.left, left, left, name)
     if predicate.right is None:
         _require_nullable(left, name)
         return BoundPredicate(operand, predicate.op, None)
@@ -292,6 +314,13 @@ def _column(cell: Cell, domain: Domain, name: str) -> Column:
             f"constraint '{name}': no attribute '{cell.attribute}'; declare it or correct the name"
         )
     return domain[cell.attribute]
+
+
+def _operand(cell: Cell, column: Column, partner: Column, name: str) -> Operand:
+    """The number that a cell is compared by, with a cell of ``partner``."""
+    beside_moment = isinstance(partner.attribute, Datetime)
+    shift = shift_of(column, cell.offset, cell.whole_day, beside_moment, name)
+    return Operand(cell.row, column.name, shift=shift)
 
 
 def _constant(column: Column, value: Constant, name: str) -> float:
@@ -326,7 +355,8 @@ def _require_comparable(left: Column, op: Op, right: Column, name: str) -> None:
     if _family(left) != _family(right) or "key" in (left.kind, right.kind):
         raise ConstraintError(
             f"constraint '{name}': compares '{left.name}' ({left.attribute.type}) with "
-            f"'{right.name}' ({right.attribute.type}); compare columns of one type"
+            f"'{right.name}' ({right.attribute.type}); compare columns of one type, or dates and "
+            "timestamps"
         )
     if op.is_order and left.labels != right.labels:
         raise ConstraintError(
@@ -357,10 +387,11 @@ def _require_ordered(column: Column, op: Op, name: str) -> None:
 
 
 def _family(column: Column) -> str:
-    """The class of columns that may be compared: listed values, numbers, dates or moments."""
+    """The class of columns that may be compared: listed values, numbers, or dates and moments."""
     if column.labels is not None:
         return "listed"
-    return "number" if column.attribute.type in ("integer", "float") else column.attribute.type
+    families = {"integer": "number", "float": "number", "date": "time", "datetime": "time"}
+    return families.get(column.attribute.type, column.attribute.type)
 
 
 def _label_numbers(left: Column, right: Column) -> Floats | None:

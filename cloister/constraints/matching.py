@@ -137,11 +137,11 @@ class Conjunction:
 
         Comparisons of the same two columns become one, or the conjunction is impossible.
         """
-        merged: dict[tuple[str, str], BoundPredicate] = {}
+        merged: dict[tuple[Operand, Operand], BoundPredicate] = {}
         possible = self.possible
         for p in (*self.across, *(p if p.left.row == 1 else p.mirrored for p in predicates)):
             assert isinstance(p.right, Operand)
-            columns = p.left.attribute, p.right.attribute
+            columns = p.left, p.right
             signs = _SIGNS[p.op] & _SIGNS[merged.get(columns, p).op]
             possible &= signs > 0
             merged[columns] = replace(p, op=_OPS.get(signs, p.op))

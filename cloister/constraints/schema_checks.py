@@ -135,6 +135,20 @@ def compare(left: pd.Series, op: str, right: Any) -> pd.Series:
     return truth
 
 
+def plus(values: pd.Series, amount: int, decimals: int) -> pd.Series:
+    """Numbers and an amount in units of the last of some decimal places."""
+    return ((comparable(values) * 10**decimals).round() + amount) / 10**decimals
+
+
+def later(values: pd.Series, months: int, days: int, *, whole_days: bool) -> pd.Series:
+    """Times so many months and days later, first without their time of day for ``whole_days``.
+
+    Months are those of the calendar: 29 February and 12 months are 28 February.
+    """
+    times = _utc(values).dt.floor("D") if whole_days else _utc(values)
+    return times + pd.DateOffset(months=months, days=days)
+
+
 def rank(values: pd.Series, order: Sequence[Any]) -> pd.Series:
     """The positions of values in a list."""
     return values.astype("object").map({value: position for position, value in enumerate(order)})

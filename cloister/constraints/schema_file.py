@@ -7,6 +7,7 @@ written by ``repr``, so that none becomes code. What it does not check is listed
 from __future__ import annotations
 
 import io
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -392,8 +393,20 @@ def _predicate(predicate: BoundPredicate, cells: Mapping[str, _Cell]) -> str:
         cell = cells[right.attribute]
         if right.label_numbers is not None and not (left.is_text and cell.is_text):
             raise _NotCheckedError("it compares lists of values that are stored as other types")
-        operand = cell.comparable(op)
-    return f"compare({left.comparable(op)}, {str(op)!r}, {operand})"
+        operand = _shifted(right, cell.comparable(op))
+    return f"compare({_shifted(predicate.left, left.comparable(op))}, {str(op)!r}, {operand})"
+
+
+def _shifted(operand: Operand, source: str) -> str:
+    """The source of what a cell is compared by, from that of its column."""
+    shift = operand.shift
+    if shift is None:
+        return source
+    if not shift.day:
+        decimals = round(math.log10(shift.units))
+        return f"plus({source}, {shift.added}, {decimals})"
+    days = shift.added // shift.day
+    return f"later({source}, {shift.months}, {days}, whole_days={shift.whole_days})"
 
 
 def _reference(key: ForeignKey) -> str:

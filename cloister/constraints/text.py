@@ -4,6 +4,8 @@
            t.age < 18 and t.income = '>50K'          one row
            t1.`my col` != t2.`my col`                other names in backquotes, `` for a backquote
            t.left is not missing and t.status = 'a'  missing or not; null is another word for it
+           t.end > t.start + 30 days                 days, months, years, plain numbers; or less
+           day of t.seen < t.born                    a moment without its time of day
     check  t.left is missing exactly if t.status = 'a'
            t.q7 > 0 only if t.q6 = 'yes'             exactly if, if, only if; and, or on the right
     fd     zip, street name -> city, state           one rule for each attribute on the right
@@ -24,6 +26,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
+from cloister.constraints.offsets import Offset, Unit
 from cloister.errors import ConstraintError
 from cloister.schema.declarations import BARE_NAME, quote
 
@@ -35,7 +38,8 @@ _TOKEN = re.compile(
     rf"""\s*(?:
         (?P<cell>[tT](?P<row>[12]?)\.(?P<attribute>{_NAME}))
       | (?P<text>'(?:[^']|'')*')
-      | (?P<number>[-+]?(?:\d{{1,300}}(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)(?![\w.])
+      | (?P<sign>[-+−])
+      | (?P<number>(?:\d{{1,300}}(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)(?![\w.])
       | (?P<op><=|>=|!=|<>|==|[=<>≠≤≥])
       | (?P<word>\w+)
     )\s*""",
@@ -72,9 +76,21 @@ class _Word(Enum):
     NOT = "not"
     MISSING = "missing"
     NULL = "null"
+    DAY = "day"
+    OF = "of"
 
 
-_Token = Cell | Op | Constant | _Word
+class _Sign(Enum):
+    """A sign before a number."""
+
+    PLUS = 1
+    MINUS = -1
+
+
+_UNITS = {word: unit for unit in Unit if unit for word in (unit.value, unit.removesuffix("s"))}
+"""The units of offsets by their words."""
+
+_Token = Cell | Op | Constant | _Word | _Sign | Unit
 """A piece of a rule."""
 
 
@@ -143,14 +159,16 @@ def _none_holding(
     """
     yield tuple(predicate.negated for predicate in predicates)
     compared = {
-        cell: None
+        cell.plain: None
         for predicate in predicates
         if predicate.right is not None
         for cell in predicate.cells
         if cell.attribute in nullable
     }
     for cell in compared:
-        rest = tuple(p for p in predicates if p.right is None or cell not in p.cells)
+        rest = tuple(
+            p for p in predicates if p.right is None or cell not in {c.plain for c in p.cells}
+        )
         gone = Predicate(cell, Op.EQ, None)
         for subset in _none_holding(rest, nullable) if rest else ((),):
             yield (gone, *subset)
@@ -221,7 +239,7 @@ def on_first_row(predicates: tuple[Predicate, ...]) -> tuple[Predicate, ...]:
     """The same predicates, with a rule on the second row alone moved to the first."""
     if any(cell.row == 1 for p in predicates for cell in p.cells):
         return predicates
-    return tuple(Predicate(Cell(1, p.left.attribute), p.op, _first(p.right)) for p in predicates)
+    return tuple(Predicate(replace(p.left, row=1), p.op, _first(p.right)) for p in predicates)
 
 
 def read_number(text: str) -> int | float:
@@ -236,7 +254,7 @@ def format_text(value: str | dt.date) -> str:
 
 
 def _first(operand: Cell | Constant | None) -> Cell | Constant | None:
-    return Cell(1, operand.attribute) if isinstance(operand, Cell) else operand
+    return replace(operand, row=1) if isinstance(operand, Cell) else operand
 
 
 def _agree(attribute: str) -> Predicate:
@@ -269,6 +287,8 @@ def _token(match: re.Match[str], name: str) -> _Token:
         return Cell(int(match["row"] or 1), unquote(match["attribute"]))
     if match["text"]:
         return match["text"][1:-1].replace("''", "'")
+    if match["sign"]:
+        return _Sign.PLUS if match["sign"] == "+" else _Sign.MINUS
     if match["number"]:
         return read_number(match["number"])
     if match["op"]:
@@ -276,8 +296,8 @@ def _token(match: re.Match[str], name: str) -> _Token:
     return _word(match["word"], name)
 
 
-def _word(word: str, name: str) -> bool | _Word:
-    words = {"true": True, "false": False} | {member.value: member for member in _Word}
+def _word(word: str, name: str) -> bool | _Word | Unit:
+    words = {"true": True, "false": False} | _UNITS | {member.value: member for member in _Word}
     if word.lower() not in words:
         raise ConstraintError(f"constraint '{name}': cannot read '{word}'; {_REMEDY}")
     return words[word.lower()]
@@ -303,13 +323,50 @@ def _predicate(clause: list[_Token], name: str) -> Predicate:
             return Predicate(cell, Op.EQ, None)
         case [Cell() as cell, _Word.IS, _Word.NOT, _Word.MISSING | _Word.NULL]:
             return Predicate(cell, Op.NE, None)
-        case [left, Op() as op, right] if not isinstance(left, Op | _Word):
-            predicate = None if isinstance(right, Op | _Word) else compare(left, op, right)
-            if predicate is not None:
-                return predicate
+    predicate = _comparison(clause)
+    if predicate is not None:
+        return predicate
     raise ConstraintError(
         f"constraint '{name}': each part compares a cell with a cell or a constant; {_REMEDY}"
     )
+
+
+def _comparison(clause: list[_Token]) -> Predicate | None:
+    """The comparison of two operands, at least one of them a cell; None if it is none."""
+    ops = [position for position, token in enumerate(clause) if isinstance(token, Op)]
+    if len(ops) != 1:
+        return None
+    (position,) = ops
+    left, right = _operand(clause[:position]), _operand(clause[position + 1 :])
+    op = clause[position]
+    assert isinstance(op, Op)
+    return None if left is None or right is None else compare(left, op, right)
+
+
+def _operand(tokens: list[_Token]) -> Cell | Constant | None:
+    """The cell, with its offset, or the constant of some tokens; None if they are neither."""
+    match tokens:
+        case [_Word.DAY, _Word.OF, Cell() as cell, *rest]:
+            return _offset(replace(cell, whole_day=True), rest)
+        case [Cell() as cell, *rest]:
+            return _offset(cell, rest)
+        case [_Sign() as sign, int() | float() as number] if not isinstance(number, bool):
+            return sign.value * number
+        case [str() | int() | float() as constant] if not isinstance(constant, Unit):
+            return constant
+    return None
+
+
+def _offset(cell: Cell, tokens: list[_Token]) -> Cell | None:
+    """A cell with the offset that some tokens say; None if they say something else."""
+    match tokens:
+        case []:
+            return cell
+        case [_Sign() as sign, int() | float() as amount, *unit] if not isinstance(amount, bool):
+            units = [Unit.DAYS if word is _Word.DAY else word for word in unit or [Unit.ONES]]
+            if len(units) == 1 and isinstance(units[0], Unit):
+                return replace(cell, offset=Offset(sign.value * amount, units[0]) if amount else None)
+    return None
 
 
 def _format_predicate(predicate: Predicate, single: bool) -> str:
@@ -321,7 +378,9 @@ def _format_predicate(predicate: Predicate, single: bool) -> str:
 
 def _format_operand(operand: Cell | Constant, single: bool) -> str:
     if isinstance(operand, Cell):
-        return f"t{'' if single else operand.row}.{quote(operand.attribute)}"
+        cell = f"t{'' if single else operand.row}.{quote(operand.attribute)}"
+        day = f"day of {cell}" if operand.whole_day else cell
+        return f"{day} {operand.offset}" if operand.offset else day
     if isinstance(operand, bool):
         return str(operand).lower()
     return repr(operand) if isinstance(operand, int | float) else format_text(operand)
@@ -391,6 +450,6 @@ def _all_same(constraint: DenialConstraint) -> tuple[_Same, ...]:
 
 def _same(predicate: Predicate) -> _Same | None:
     left, right = predicate.left, predicate.right
-    if not isinstance(right, Cell) or left.attribute != right.attribute or left.row == right.row:
+    if not isinstance(right, Cell) or left != left.plain or right != left.exchanged:
         return None
     return left.attribute, predicate.op if left.row == 1 else predicate.op.mirrored

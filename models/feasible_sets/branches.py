@@ -19,7 +19,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from cloister.arrays import Booleans, Floats, Integers
-from cloister.constraints import DenialConstraint
+from cloister.constraints import DenialConstraint, bind
 from cloister.models.core.bins import Histogram
 from cloister.models.feasible_sets import rule_groups, selection
 from cloister.models.feasible_sets.feasible_set import FeasibleSet
@@ -141,7 +141,7 @@ def _sets(
     """The feasible set of a rule, if it has few joint levels."""
     levels = [bins[name].levels for name in rule.attributes]
     if np.prod([level.size for level in levels], dtype=np.float64) <= _MOST_LEVELS:
-        yield selection.row_set(rule, levels, selection.constants_of(rule, domain))
+        yield selection.row_set(bind(rule, domain), levels)
 
 
 def _projected(rule_set: FeasibleSet, inside: Sequence[str]) -> FeasibleSet:

@@ -15,6 +15,7 @@ from cloister.arrays import Floats, Integers
 from cloister.constraints import (
     DenialConstraint,
     OrderRule,
+    bind,
     functional_dependency,
     key_attributes,
     order_rule,
@@ -190,18 +191,13 @@ class FeasibleSetBuilder:
             return None
         names = constraint.attributes
         if constraint.arity == 1:
-            return selection.row_set(
-                constraint, self._levels(names), selection.constants_of(constraint, self.domain)
-            )
+            return selection.row_set(bind(constraint, self.domain), self._levels(names))
         if order is not None and order.first_op is Op.GT and order.second_op in (Op.LT, Op.GT):
             return self._order(order)
         if size > _CONFLICT_CHECKED or not self._comparable_alone(constraint):
             return None
         return selection.greedy_set(
-            constraint,
-            self._levels(names),
-            selection.constants_of(constraint, self.domain),
-            self.shares.mass(names),
+            bind(constraint, self.domain), self._levels(names), self.shares.mass(names)
         )
 
     def _order(self, order: OrderRule) -> FeasibleSet:

@@ -23,7 +23,7 @@ import numpy as np
 from cloister.arrays import Booleans, Integers
 from cloister.constraints import DenialConstraint, closure_of, functional_dependency, key_attributes
 from cloister.constraints.counting import satisfying
-from cloister.constraints.denial import Cell, Op, bind
+from cloister.constraints.denial import Op, bind
 from cloister.models.feasible_sets.feasible_set import FeasibleSet, Levels, grid
 from cloister.models.sampling.ancestral import AncestralSampler
 from cloister.models.sampling.chain import ConstrainedChain
@@ -50,10 +50,7 @@ def differing_attributes(constraint: DenialConstraint) -> list[str]:
     return [
         p.left.attribute
         for p in constraint.predicates
-        if isinstance(p.right, Cell)
-        and p.left.row != p.right.row
-        and p.left.attribute == p.right.attribute
-        and p.op in (Op.LT, Op.GT, Op.NE)
+        if p.right == p.left.exchanged and p.op in (Op.LT, Op.GT, Op.NE)
     ]
 
 

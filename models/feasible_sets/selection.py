@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from cloister.arrays import TINY, Booleans, Floats, Integers
-from cloister.constraints.denial import NEGATED, Cell, DenialConstraint, Op, Predicate, bind, holds
+from cloister.constraints.denial import NEGATED, BoundConstraint, Op, Operand, holds
 from cloister.models.feasible_sets.feasible_set import (
     Coupling,
     FeasibleSet,
@@ -23,7 +23,6 @@ from cloister.models.feasible_sets.feasible_set import (
     grid,
     with_missing,
 )
-from cloister.schema.domain import Domain
 
 _Bounds = tuple[Floats, Floats]
 
@@ -193,38 +192,28 @@ def _split(levels: Levels, run: Integers, weight: Floats) -> Integers:
     return boxes
 
 
-def constants_of(constraint: DenialConstraint, domain: Domain) -> dict[Predicate, float]:
-    """The constants of a constraint's predicates as comparable numbers."""
-    bound = bind(constraint, domain).predicates
-    pairs = zip(constraint.predicates, bound, strict=True)
-    return {
-        predicate: number.right for predicate, number in pairs if isinstance(number.right, float)
-    }
-
-
-def row_set(
-    constraint: DenialConstraint, levels: Sequence[Levels], constants: Mapping[Predicate, float]
-) -> FeasibleSet:
+def row_set(constraint: BoundConstraint, levels: Sequence[Levels]) -> FeasibleSet:
     """The set of a rule on single rows: all joint levels in which some value satisfies it."""
     joint = grid([level.size for level in levels])
-    places = {level.name: column for column, level in enumerate(levels)}
+    columns = {level.name: (level, joint[:, index]) for index, level in enumerate(levels)}
+
+    def bounds(side: Operand | float | None) -> _Bounds | None:
+        if not isinstance(side, Operand):
+            return _constant(side)
+        level, rows = columns[side.attribute]
+        low, high = _bounds(side, level)
+        return low[rows], high[rows]
+
     surely = np.ones(len(joint), dtype=bool)
     for predicate in constraint.predicates:
-        left = _bounds(predicate.left, levels, joint, places)
-        right = (
-            _bounds(predicate.right, levels, joint, places)
-            if isinstance(predicate.right, Cell)
-            else _constant(predicate, constants)
-        )
-        surely &= _certain(predicate.op, left, right)
+        left = bounds(predicate.left)
+        assert left is not None
+        surely &= _certain(predicate.op, left, bounds(predicate.right))
     return FeasibleSet(tuple(level.name for level in levels), joint[~surely])
 
 
 def greedy_set(
-    constraint: DenialConstraint,
-    levels: Sequence[Levels],
-    constants: Mapping[Predicate, float],
-    mass: Floats,
+    constraint: BoundConstraint, levels: Sequence[Levels], mass: Floats
 ) -> FeasibleSet | None:
     """The set of any rule on pairs: joint levels by mass, each without conflict with the rest.
 
@@ -238,9 +227,9 @@ def greedy_set(
         [joint[:, column] != level.null for column, level in enumerate(levels)], axis=0
     )
     order = np.argsort(-mass, kind="stable")
-    taken = _Taken(constraint, levels, constants, narrowed=False)
+    taken = _Taken(constraint, levels, narrowed=False)
     if present.any() and taken.conflict_with_self(joint[present]).mean() > 0.5:
-        taken = _Taken(constraint, levels, constants, narrowed=True)
+        taken = _Taken(constraint, levels, narrowed=True)
     free = ~taken.conflict_with_self(joint)
     if not (free & present).any():
         return None
@@ -261,17 +250,18 @@ class _Taken:
     """Joint levels taken so far by the greedy choice."""
 
     def __init__(
-        self,
-        constraint: DenialConstraint,
-        levels: Sequence[Levels],
-        constants: Mapping[Predicate, float],
-        narrowed: bool,
+        self, constraint: BoundConstraint, levels: Sequence[Levels], narrowed: bool
     ) -> None:
         self.narrowed = narrowed
-        self._constraint, self._constants = constraint, constants
-        self._places = {level.name: column for column, level in enumerate(levels)}
-        self._low = [level.value if narrowed else level.low for level in levels]
-        self._high = [level.value if narrowed else level.high for level in levels]
+        self._predicates = constraint.predicates
+        self._columns = {level.name: column for column, level in enumerate(levels)}
+        sides = (side for p in constraint.predicates for side in (p.left, p.right))
+        self._bounds = {
+            side: _bounds(side, level.pointed if narrowed else level)
+            for side in sides
+            if isinstance(side, Operand)
+            for level in (levels[self._columns[side.attribute]],)
+        }
         self._chosen: list[Integers] = []
 
     @property
@@ -290,34 +280,37 @@ class _Taken:
 
     def _possible(self, first: Integers, second: Integers) -> Booleans:
         holds = np.ones(max(len(first), len(second)), dtype=bool)
-        for predicate in self._constraint.predicates:
+        for predicate in self._predicates:
             left = self._range(predicate.left, first, second)
             right = (
                 self._range(predicate.right, first, second)
-                if isinstance(predicate.right, Cell)
-                else _constant(predicate, self._constants)
+                if isinstance(predicate.right, Operand)
+                else _constant(predicate.right)
             )
             holds &= _possible(predicate.op, left, right)
         return holds
 
-    def _range(self, cell: Cell, first: Integers, second: Integers) -> _Bounds:
-        column = self._places[cell.attribute]
-        rows = (first if cell.row == 1 else second)[:, column]
-        return self._low[column][rows], self._high[column][rows]
+    def _range(self, side: Operand, first: Integers, second: Integers) -> _Bounds:
+        low, high = self._bounds[side]
+        rows = (first if side.row == 1 else second)[:, self._columns[side.attribute]]
+        return low[rows], high[rows]
 
 
-def _bounds(
-    cell: Cell, levels: Sequence[Levels], joint: Integers, places: Mapping[str, int]
-) -> _Bounds:
-    column = places[cell.attribute]
-    return levels[column].low[joint[:, column]], levels[column].high[joint[:, column]]
+def _bounds(side: Operand, level: Levels) -> _Bounds:
+    """The least and greatest number (size,) that each level of an attribute is compared by.
+
+    Offsets keep the order of values, which lists of other labels do not: in several of these any
+    number may be.
+    """
+    low, high = side.renumber(level.low), side.renumber(level.high)
+    if side.label_numbers is None:
+        return low, high
+    return np.where(level.wide, -np.inf, low), np.where(level.wide, np.inf, high)
 
 
-def _constant(predicate: Predicate, constants: Mapping[Predicate, float]) -> _Bounds | None:
-    """The constant of a predicate as a range, or None where it is ``missing``."""
-    if predicate.right is None:
-        return None
-    return np.array(constants[predicate]), np.array(constants[predicate])
+def _constant(number: float | None) -> _Bounds | None:
+    """A constant as a range, None for ``missing``."""
+    return None if number is None else (np.array(number), np.array(number))
 
 
 def _possible(op: Op, left: _Bounds, right: _Bounds | None) -> Booleans:

@@ -270,7 +270,7 @@ def _flat(task: DatabaseTask, key: ForeignKey) -> tuple[Mapping[str, str], Task]
 
 def _with_names(rule: DenialConstraint, names: Mapping[str, str]) -> DenialConstraint:
     def cell(of: Cell) -> Cell:
-        return Cell(of.row, names[of.attribute])
+        return replace(of, attribute=names[of.attribute])
 
     predicates = (
         Predicate(cell(p.left), p.op, cell(p.right) if isinstance(p.right, Cell) else p.right)

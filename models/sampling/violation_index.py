@@ -26,7 +26,7 @@ from cloister.models.sampling import fenwick
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain, Table
 from cloister.schema.partition import Partition
-from cloister.schema.ticks import float_decimals
+from cloister.schema.ticks import ticks_per_unit
 
 _RANK_BITS = 64
 """Most nodes of a rank in one dimension of a Fenwick tree: its bits."""
@@ -81,12 +81,18 @@ class Scale:
     knots: Floats | None = None
 
     @classmethod
-    def exact(cls, columns: Sequence[Column]) -> Scale:
-        """One integer for each value."""
-        ends = np.concatenate([column.comparable(_extremes(column)) for column in columns])
+    def exact(cls, sides: Sequence[Operand], domain: Domain) -> Scale:
+        """One integer for each number that two sides of a predicate may be compared by."""
+        columns = [domain[side.attribute] for side in sides]
+        ends = np.concatenate(
+            [
+                side.renumber(column.comparable(_extremes(column)))
+                for side, column in zip(sides, columns, strict=True)
+            ]
+        )
         units = max(
-            10.0 ** float_decimals(c.attribute) if c.attribute.type == "float" else 1.0
-            for c in columns
+            float(side.shift.units) if side.shift else ticks_per_unit(column.attribute)
+            for side, column in zip(sides, columns, strict=True)
         )
         low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
         return cls(low, units, round((high - low) * units) + 1)
@@ -202,10 +208,11 @@ def _subsets(items: Sequence[BoundPredicate]) -> Iterator[tuple[BoundPredicate, 
 
 
 def _scale(predicate: BoundPredicate, domain: Domain, cells: Mapping[str, Partition]) -> Scale:
-    names = list(dict.fromkeys([predicate.left.attribute, _side(predicate, query=False).attribute]))
+    sides = [_side(predicate, query) for query in (True, False)]
+    names = dict.fromkeys(side.attribute for side in sides)
     if all(name in cells for name in names):
         return Scale.coarse([cells[name] for name in names])
-    return Scale.exact([domain[name] for name in names])
+    return Scale.exact(sides, domain)
 
 
 @dataclass

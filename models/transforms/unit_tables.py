@@ -472,7 +472,8 @@ def on_one_row(
     """Predicates on one row, in which attributes of some rows of a pair have other names."""
 
     def cell(of: Cell) -> Cell:
-        return Cell(1, names.get(of.row, {}).get(of.attribute, of.attribute))
+        name = names.get(of.row, {}).get(of.attribute, of.attribute)
+        return replace(of, row=1, attribute=name)
 
     for each in predicates:
         right = cell(each.right) if isinstance(each.right, Cell) else each.right

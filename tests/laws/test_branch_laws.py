@@ -10,7 +10,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.constraints import constraints_of, parse_denial
+from cloister.constraints import bind, constraints_of, parse_denial
 from cloister.models.feasible_sets import selection
 from cloister.models.feasible_sets.branches import find_branches
 from cloister.models.feasible_sets.feasible_set import grid
@@ -53,7 +53,7 @@ def test_branches_are_disjoint_and_have_what_the_rules_allow(rules):
     allowed = np.ones(len(joint), dtype=bool)
     for rule in parsed:
         levels = [bins[name].levels for name in rule.attributes]
-        listed = selection.row_set(rule, levels, selection.constants_of(rule, DOMAIN)).levels
+        listed = selection.row_set(bind(rule, DOMAIN), levels).levels
         columns = joint[:, [DOMAIN.names.index(name) for name in rule.attributes]]
         allowed &= (columns[:, None] == listed[None]).all(2).any(1)
     groups = find_branches(DOMAIN, parsed, bins, DOMAIN.names)

@@ -2,8 +2,11 @@
 
 import itertools
 import operator
+from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -16,12 +19,13 @@ from hypothesis import strategies as st
 
 from cloister.constraints import counting
 from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
+from cloister.constraints.offsets import Offset, Unit
 from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, Ordinal
 from cloister.schema.domain import Domain, Table
 from cloister.schema.scratch import scratch_table
 
 NUMBERS, LISTED, RANKED = ("age-at start", "b", "c"), ("tag", "other tag"), ("grade",)
-DAYS, MOMENTS, FLAGS = ("day", "other day"), ("moment",), ("flag",)
+TIMES, FLAGS = ("day", "other day", "moment"), ("flag",)
 LISTS = {
     "tag": ["x", "y", "z"],
     "other tag": ["w", "z", "y"],
@@ -60,11 +64,23 @@ COMPARE = {
 EQUALITIES = [Op.EQ, Op.NE]
 
 
+def shifted(cell: Cell) -> st.SearchStrategy[Cell]:
+    """A cell as it is, or with an offset, or the day of a moment."""
+    if cell.attribute in NUMBERS:
+        amounts = st.sampled_from([None, 1, -2, 0.1, -0.3, 1.25])
+        return amounts.map(lambda amount: replace(cell, offset=amount and Offset(amount)))
+    if cell.attribute not in TIMES:
+        return st.just(cell)
+    offsets = st.builds(Offset, st.sampled_from([-13, -1, 1, 2, 12]), st.sampled_from([*Unit][1:]))
+    whole = st.booleans() if cell.attribute == "moment" else st.just(False)
+    return st.builds(replace, st.just(cell), offset=st.none() | offsets, whole_day=whole)
+
+
 @st.composite
 def predicates(draw: st.DrawFn) -> Predicate:
-    family = draw(st.sampled_from([NUMBERS, NUMBERS, LISTED, RANKED, DAYS, MOMENTS, FLAGS]))
+    family = draw(st.sampled_from([NUMBERS, NUMBERS, LISTED, RANKED, TIMES, TIMES, FLAGS]))
     op = draw(st.sampled_from(EQUALITIES if family in (LISTED, FLAGS) else list(Op)))
-    left = Cell(draw(st.sampled_from([1, 2])), draw(st.sampled_from(family)))
+    left = draw(shifted(Cell(draw(st.sampled_from([1, 2])), draw(st.sampled_from(family)))))
     if draw(st.integers(0, 3)) == 0:
         values = (
             st.integers(-2, 2)
@@ -73,7 +89,8 @@ def predicates(draw: st.DrawFn) -> Predicate:
         )
         return Predicate(left, op, draw(values))
     other = draw(st.sampled_from([left.attribute, left.attribute, *family]))
-    return Predicate(left, op, Cell(draw(st.sampled_from([1, 2, 3 - left.row])), other))
+    right = Cell(draw(st.sampled_from([1, 2, 3 - left.row])), other)
+    return Predicate(left, op, draw(shifted(right)))
 
 
 constraints = st.builds(
@@ -100,11 +117,23 @@ def records(table: Table) -> list[dict[str, object]]:
     return table.frame().astype(object).to_dict("records")
 
 
+def value_of(cell: Cell, pair: dict[int, dict[str, object]]) -> Any:
+    value: Any = pair[cell.row][cell.attribute]
+    if pd.isna(value):
+        return value
+    if cell.whole_day:
+        value = value.normalize()
+    if cell.offset is None:
+        return Decimal(str(value)) if cell.attribute in NUMBERS else value
+    if cell.offset.unit is Unit.ONES:
+        return Decimal(str(value)) + Decimal(str(cell.offset.amount))
+    return value + pd.DateOffset(**{cell.offset.unit.value: cell.offset.amount})
+
+
 def satisfies(predicate: Predicate, pair: dict[int, dict[str, object]]) -> bool:
-    left = pair[predicate.left.row][predicate.left.attribute]
-    right = predicate.right
+    left, right = value_of(predicate.left, pair), predicate.right
     if isinstance(right, Cell):
-        right = pair[right.row][right.attribute]
+        right = value_of(right, pair)
     if pd.isna(left) or pd.isna(right):
         return False
     if predicate.left.attribute == "grade":

@@ -89,7 +89,7 @@ def test_holoclean_numbers_are_quoted(tmp_path: Path) -> None:
         "t.born > 'soon'",
         "t1.age = t2.home",
         "t1.age < t2.born",
-        "t1.born < t2.seen",
+        "t1.age < t2.seen",
         "t1.grade < t2.rank",
         "t1.id < t2.id",
         "t1.id = t2.home",
@@ -100,3 +100,60 @@ def test_holoclean_numbers_are_quoted(tmp_path: Path) -> None:
 def test_values_that_cannot_be_compared_are_refused(text: str) -> None:
     with pytest.raises(ConstraintError, match="constraint 'rule 7': "):
         bind(parse_denial(text, "rule 7"), DOMAIN)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("t.age < t.score + 3 months", "plain numbers; leave out 'months'"),
+        ("t.born + 5 < t.seen", "days, months or years, as in t.born \\+ 5 days"),
+        ("t.seen < t.born + 1.5 days", "a whole number of days"),
+        ("t.seen < t.born - 20000 years", "less than 10,000 years"),
+        ("t.grade + 1 > t.goal", "compare it as it is"),
+        ("day of t.born = t.seen", "leave out 'day of'"),
+        ("t.age + 0.1234567890123456 > 5", "more than 15 digits"),
+    ],
+)
+def test_offsets_that_a_column_does_not_take_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ConstraintError, match=f"constraint 'rule 7': .*{message}"):
+        bind(parse_denial(text, "rule 7"), DOMAIN)
+
+
+def test_a_date_is_its_midnight_and_a_moment_may_be_its_day() -> None:
+    seen = ["2000-01-02 00:00:00", "2000-01-02 00:00:01", "2000-01-03 00:00:00"]
+    days = {"born": ["2000-01-02"] * 3, "seen": seen}
+    assert violated("t.seen = t.born", **days) == [True, False, False]
+    assert violated("t.seen > t.born", **days) == [False, True, True]
+    assert violated("day of t.seen > t.born", **days) == [False, False, True]
+    assert violated("t.born < day of t.seen", **days) == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("born", "offset", "after"),
+    [
+        ("2000-02-29", "1 year", "2001-02-28"),
+        ("2000-02-29", "4 years", "2004-02-29"),
+        ("2001-02-28", "3 years", "2004-02-28"),
+        ("2000-01-31", "1 month", "2000-02-29"),
+        ("2000-12-31", "2 months", "2001-02-28"),
+        ("2000-12-31", "1 day", "2001-01-01"),
+        ("1999-12-31", "366 days", "2000-12-31"),
+    ],
+)
+def test_calendar_arithmetic_keeps_the_day_of_the_month_or_takes_its_last(born, offset, after):
+    row = {"born": [born], "seen": [f"{after} 00:00:00"]}
+    assert violated(f"t.born + {offset} = t.seen", **row) == [True]
+    assert violated(f"t.born + {offset} = '{after}'", **row) == [True]
+    assert violated(f"t.seen != t.born + {offset}", **row) == [False]
+
+
+def test_a_moment_keeps_its_time_of_day_under_an_offset() -> None:
+    assert violated("t.seen + 1 month = '2001-02-28 10:30:00'", seen=["2001-01-31 10:30:00"]) == [
+        True
+    ]
+
+
+def test_sums_of_decimals_are_exact() -> None:
+    score = [0.0, 0.1, 0.2, 0.7]
+    assert violated("t.score + 0.1 = 0.3", score=score) == [False, False, True, False]
+    assert violated("t.score - 0.4 = 0.3", score=score) == [False, False, False, True]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cloister.constraints.declared import format_holoclean, parse_holoclean
 from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
+from cloister.constraints.offsets import Offset, Unit
 from cloister.constraints.text import (
     dependency,
     format_denial,
@@ -29,15 +30,20 @@ texts = st.text(characters, max_size=12)
 constants = st.one_of(st.booleans(), numbers, texts)
 
 
-def rules(constants: st.SearchStrategy[Constant]) -> st.SearchStrategy[DenialConstraint]:
-    cells = st.builds(Cell, st.sampled_from([1, 2]), names)
+def rules(
+    constants: st.SearchStrategy[Constant], *, shifted: bool = False
+) -> st.SearchStrategy[DenialConstraint]:
+    amounts = st.integers(1, 99) | st.integers(-99, -1) | st.sampled_from([0.5, -1.25])
+    offsets = st.none() | st.builds(Offset, amounts, st.sampled_from(Unit))
+    shifts = {"offset": offsets, "whole_day": st.booleans()} if shifted else {}
+    cells = st.builds(Cell, st.sampled_from([1, 2]), names, **shifts)
     predicates = st.builds(Predicate, cells, st.sampled_from(Op), st.one_of(cells, constants))
     several = st.lists(predicates, min_size=1, max_size=4).map(tuple)
     rule = st.builds(DenialConstraint, st.just("r"), several)
     return rule.filter(lambda r: any(cell.row == 1 for p in r.predicates for cell in p.cells))
 
 
-@given(rules(constants))
+@given(rules(constants, shifted=True))
 def test_denial_text_round_trip(rule: DenialConstraint) -> None:
     read = parse_denial(format_denial(rule), "r")
     assert read == rule

@@ -251,6 +251,10 @@ RULES = {
     "t.zoned < '2020-01-01T01:00' and t.even > 1": lambda t: t.assign(zoned=MIDNIGHT),
     "t.share < t.half and t.narrow >= 0": lambda t: t.assign(share=0.1, half=0.5),
     "t.born < t.day": lambda t: t.assign(day=JUNE),
+    "t.at < t.far + 25 years": lambda t: t.assign(at=NOON, far=pd.Timestamp("1996-02-29")),
+    "day of t.at + 1 month = t.day": lambda t: t.assign(at=NOON, day=pd.Timestamp("2020-02-29")),
+    "t.month - 40 days > t.zoned": lambda t: t.assign(month=JUNE, zoned=MIDNIGHT),
+    "t.share + 0.25 = t.half": lambda t: t.assign(share=0.25, half=0.5),
     "t.count is missing and t.code is not missing": lambda t: t.assign(count=pd.NA, code=2),
 }
 
