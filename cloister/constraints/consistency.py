@@ -284,9 +284,7 @@ def _stand_ins(constraints: Sequence[denial.BoundConstraint], domain: Domain) ->
     return values
 
 
-def _cuts(
-    constraints: Sequence[denial.BoundConstraint], columns: Sequence[Column]
-) -> set[float]:
+def _cuts(constraints: Sequence[denial.BoundConstraint], columns: Sequence[Column]) -> set[float]:
     """Constants and ends of columns, as numbers that are compared with each other."""
     cuts = _constants(constraints, {column.name for column in columns})
     ends = (
@@ -314,7 +312,7 @@ def _compared(
 def _is_direct(constraints: Sequence[denial.BoundConstraint], names: set[str]) -> bool:
     """Whether values near ends, constants and their images stand for all others of some columns.
 
-    Not where sums of offsets may lead on and on: in a circle, through a third column, to other rows.
+    Not where sums of offsets may lead on: in a circle, through a third column, to another row.
     """
     compared = [p for c in constraints for p in c.predicates if _operands(p)[0].attribute in names]
     if not any(side.shift for p in compared for side in _operands(p)):

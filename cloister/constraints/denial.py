@@ -2,8 +2,8 @@
 
 Source: Kamino (Ge, Mohapatra, He, Ilyas; VLDB 2021), section 2.1. A constraint over two rows is
 violated by an unordered pair if either order of the pair satisfies all predicates. Missing values
-compare as in SQL: no comparison holds on them, and ``is missing`` does. A date that is compared with
-a moment is its midnight.
+compare as in SQL: no comparison holds on them, and ``is missing`` does. Beside a moment a date is
+its midnight.
 
 Each predicate of a bound constraint compares float64 numbers. Two columns of listed values are
 compared by label: the labels of the right one are numbered as in the left one.

@@ -38,7 +38,7 @@ _TOKEN = re.compile(
     rf"""\s*(?:
         (?P<cell>[tT](?P<row>[12]?)\.(?P<attribute>{_NAME}))
       | (?P<text>'(?:[^']|'')*')
-      | (?P<sign>[-+−])
+      | (?P<sign>[-+\u2212])
       | (?P<number>(?:\d{{1,300}}(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)(?![\w.])
       | (?P<op><=|>=|!=|<>|==|[=<>≠≤≥])
       | (?P<word>\w+)
@@ -365,7 +365,9 @@ def _offset(cell: Cell, tokens: list[_Token]) -> Cell | None:
         case [_Sign() as sign, int() | float() as amount, *unit] if not isinstance(amount, bool):
             units = [Unit.DAYS if word is _Word.DAY else word for word in unit or [Unit.ONES]]
             if len(units) == 1 and isinstance(units[0], Unit):
-                return replace(cell, offset=Offset(sign.value * amount, units[0]) if amount else None)
+                return replace(
+                    cell, offset=Offset(sign.value * amount, units[0]) if amount else None
+                )
     return None
 
 

@@ -23,6 +23,7 @@ from cloister.models.core.bins import Histogram
 from cloister.models.protocol import AnySynthesizer, Arrays, Facts, HasBinaryColumns
 from cloister.models.task import AnyPlan, Budget, Task
 from cloister.models.transforms import orders
+from cloister.models.transforms.orders import Order, Side
 from cloister.models.transforms.transformation import Doors, Meta, Models, Transformation
 from cloister.privacy.queries.transformations import DerivedDoor
 from cloister.schema.attributes import Integer
@@ -35,31 +36,56 @@ if TYPE_CHECKING:
 INNER = "inner"
 """The one part: the rows with differences."""
 
+_MOST_BASES = 2**22
+"""Values of a number at most that are looked at one by one: 32 MiB for the codes."""
+
 
 @dataclass(frozen=True)
 class Difference:
-    """Two columns of a rule: ``moved`` is ``base`` more the difference, or less it if ``sign`` < 0.
+    """Two numbers of an order: ``moved`` is made from ``base`` and the difference of the two.
 
-    The difference has at least ``least`` ticks. ``inside`` are the least and the greatest tick of
-    ``moved`` that rules on it alone allow. Every value of ``base`` leaves ``moved`` one of those.
-    Special values of ``moved`` are such values of the difference, beyond its grid.
+    It is the greater of the two if ``sign`` > 0, else the less. ``limits`` are further orders of
+    these two. ``inside`` are the first and the last code of either that rules on it alone allow.
+    Every such value of ``base`` leaves ``moved`` one. Special values of ``moved`` are such values
+    of the difference, beyond its grid.
     """
 
-    rule: DenialConstraint
     name: str
-    base: Grid
-    moved: Grid
+    order: Order
     sign: int
-    least: int
-    inside: tuple[int, int]
+    inside: Mapping[str, tuple[int, int]]
+    limits: tuple[Order, ...] = ()
+
+    @property
+    def base(self) -> Grid:
+        """The number that stays."""
+        return self._sides[0].column
+
+    @property
+    def moved(self) -> Grid:
+        """The number that is made from the other one and the difference."""
+        return self._sides[1].column
+
+    @property
+    def rules(self) -> tuple[DenialConstraint, ...]:
+        """The orders of the two numbers, all of which a difference keeps."""
+        return tuple(order.rule for order in (self.order, *self.limits))
+
+    @property
+    def _sides(self) -> tuple[Side, Side]:
+        sides = self.order.less, self.order.greater
+        return sides if self.sign > 0 else sides[::-1]
 
     @cached_property
     def column(self) -> Grid:
-        """The column of the difference, in ticks of the two; missing where ``moved`` is."""
+        """The column of the difference, in ticks of the order; missing where ``moved`` is."""
         least, most = self._unit * -(-self._extremes[0] // self._unit), self._extremes[1]
         beyond = tuple(most + 1 + index for index in range(len(self.moved.special_codes)))
         nullable = self.moved.attribute.nullable
-        both = [{step * each.stride for step in each.roundings} for each in (self.base, self.moved)]
+        both = [
+            {step * side.column.stride for step in side.column.roundings if not side.constant}
+            for side in self._sides
+        ]
         number = Integer(
             type="integer",
             min=least,
@@ -80,27 +106,32 @@ class Difference:
     @property
     def _unit(self) -> int:
         """The greatest step of which all differences are multiples."""
-        shift = self.moved.origin - self.base.origin
-        return math.gcd(self.base.stride, self.moved.stride, shift)
+        base, moved = self._sides
+        return math.gcd(base.step, moved.step, int(_starts(moved)[0] - _starts(base)[0]))
 
     @property
     def _extremes(self) -> tuple[int, int]:
         """The least and greatest difference, in ticks."""
-        low, high = _ends(self.base), _ends(self.moved)
-        extremes = [self.sign * (end - start) for end in high for start in low]
-        return max(self.least, min(extremes)), max(extremes)
+        if self.limits:
+            base, moved = self._sides
+            first, last = self.inside[self.base.name]
+            codes = np.arange(first, last + 1)
+            led = self.sign * (moved.at(self._left(codes)) - base.at(codes)[:, None])
+            return max(self.order.least, int(led.min())), int(led.max())
+        low, high = (_starts(side) for side in self._sides)
+        extremes = [int(self.sign * (end - start)) for end in high for start in low]
+        return max(self.order.least, min(extremes)), max(extremes)
 
     def allows(self, rule: DenialConstraint) -> bool:
         """Whether rows made from a difference keep a hard rule on ``moved``, other than its own.
 
-        Its bound is one of those between which differences lead, or it says no more of ``moved``
-        than when it is missing, which is when the difference is.
+        It is an order of the same two, or its bound is one of those between which differences lead,
+        or it says no more of ``moved`` than when it is missing, which is when the difference is.
         """
         predicates = [p for p in rule.predicates if Cell(1, self.moved.name) in p.cells]
         is_bound = len(rule.predicates) == 1 and orders.bound_of(rule, self.moved) is not None
-        return (
-            rule.hard and rule.arity == 1 and (is_bound or all(p.right is None for p in predicates))
-        )
+        free = rule in self.rules or is_bound or all(p.right is None for p in predicates)
+        return rule.hard and rule.arity == 1 and free
 
     def on_difference(self, rule: DenialConstraint) -> DenialConstraint:
         """A rule with ``is missing`` said of the difference in place of ``moved``."""
@@ -112,12 +143,13 @@ class Difference:
         return replace(rule, predicates=renamed)
 
     def of(self, base: Codes, moved: Codes) -> Codes:
-        """Fine codes (n,) of the differences of two columns; 0 in rows that break the rule.
+        """Fine codes (n,) of the differences of two columns; an end in rows that break a rule.
 
         Missing where one of the two is.
         """
-        ticks = self.sign * (self.moved.ticks(moved) - self.base.ticks(base))
-        codes = np.maximum((ticks - self.column.origin) // self._unit, 0)
+        start, end = (side.at(c) for side, c in zip(self._sides, (base, moved), strict=True))
+        steps = (self.sign * (end - start) - self.column.origin) // self._unit
+        codes = np.clip(steps, 0, self.column.steps - 1)
         for index, code in enumerate(self._apart):
             codes[moved == code] = self.column.steps + index
         if self.base.null_code is not None:
@@ -130,37 +162,66 @@ class Difference:
         A difference that leads out of the domain, or of a bound, is drawn anew inside it, at its
         quantile in the released histogram of differences, ``bins``.
         """
-        start = self.base.ticks(base)
+        start, (_, moved) = self._sides[0].at(base), self._sides
         apart = differences >= self.column.steps
-        boxes = self._allowed(start)
+        boxes = self._allowed(base, start)
         outside = ~apart & ((differences < boxes[:, 0]) | (differences >= boxes[:, 1]))
         whole = np.broadcast_to([0, self.column.steps], boxes.shape)
         quantile = bins.quantile_in_box(whole, np.where(apart, 0, differences))
         inside = np.where(outside, bins.refine_box(boxes, quantile), differences)
         ticks = start + self.sign * self.column.ticks(np.where(apart, 0, inside))
-        away = self.sign * (ticks - self.moved.origin)
-        codes = np.clip(self.sign * -(-away // self.moved.stride), 0, self.moved.steps - 1)
+        away = self.sign * (ticks - _starts(moved)[0])
+        codes = np.clip(self.sign * -(-away // moved.step), 0, self.moved.steps - 1)
         codes[apart] = self._apart[differences[apart] - self.column.steps]
         return codes
 
-    def _allowed(self, start: Integers) -> Integers:
-        """The fine codes [first, last) (n, 2) of differences that lead from ticks inside bounds."""
-        nearest, farthest = self.inside[:: self.sign]
-        first = self.sign * (nearest - start) - self.column.origin
-        last = self.sign * (farthest - start) - self.column.origin
-        low = np.maximum(-(-first // self._unit), 0)
-        return np.stack([low, np.maximum(last // self._unit, low) + 1], axis=1)
+    def _allowed(self, base: Codes, start: Integers) -> Integers:
+        """The fine codes [first, last) (n, 2) of differences that lead inside bounds and limits."""
+        ends = self._sides[1].at(self._left(base))[:, :: self.sign]
+        steps = self.sign * (ends - start[:, None]) - self.column.origin
+        low = np.maximum(-(-steps[:, 0] // self._unit), 0)
+        return np.stack([low, np.maximum(steps[:, 1] // self._unit, low) + 1], axis=1)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether each value of ``base`` leaves ``moved`` one under all orders together."""
+        first, last = self.inside[self.base.name]
+        codes = np.arange(first, last + 1)
+        low, high = replace(self, limits=(self.order, *self.limits))._left(codes).T
+        return bool((low <= high).all())
+
+    def _left(self, base: Codes) -> Integers:
+        """The first and last code (n, 2) of ``moved`` that bounds and limits leave to ``base``.
+
+        The first is beyond the last where they leave none.
+        """
+        first, last = (np.full(len(base), end) for end in self.inside[self.moved.name])
+        for order in self.limits:
+            less = order.less.column.name == self.moved.name
+            side, partner = (order.less, order.greater)[:: 1 if less else -1]
+            apart = partner.at(base) - _starts(side)[0]
+            if less:
+                last = np.minimum(last, (apart - order.least) // side.step)
+            else:
+                first = np.maximum(first, -(-(apart + order.least) // side.step))
+        return np.stack([first, last], axis=1)
+
+
+def _starts(side: Side) -> Integers:
+    """The ticks of the first and last value of a grid."""
+    return side.at(np.array([0, side.column.steps - 1]))
 
 
 def differences_of(task: Task) -> tuple[Difference, ...]:
     """The differences that take the place of a number, in the order in which these give way.
 
     A hard rule orders two numbers on one scale. The number that gives way is in no other
-    constraint, but for bounds, for hard rules of when it is missing, for such rules by which a
-    further number has given way to it, and for those that follow from other orders; its special
-    values break none of them. Of two such numbers rather one gives way beside a number without
-    special values, then one whose declared range is the wider: little is lost of the other, which
-    it is made from. None gives way that a person's rows are ``given``.
+    constraint, but for orders of the same two, for bounds, for hard rules of when it is missing,
+    for such rules by which a further number has given way to it, and for those that follow from
+    other orders; its special values break none of them. Of two such numbers rather one gives way
+    beside a number without special values, then one whose declared range is the wider: little is
+    lost of the other, which it is made from. Of several orders that takes the place of a number
+    which leaves the least range of differences. None gives way that a person's rows are ``given``.
     """
     lean = orders.prepared(task)
     options = sorted(
@@ -169,12 +230,13 @@ def differences_of(task: Task) -> tuple[Difference, ...]:
             len(difference.base.special_codes),
             _extent(difference.base),
             -difference.sign,
+            difference.column.steps,
         ),
     )
     chosen: list[Difference] = []
     while True:
-        modelled = {difference.rule.name for difference in chosen}
-        free = (difference for difference in options if difference.rule.name not in modelled)
+        modelled = {rule.name for difference in chosen for rule in difference.rules}
+        free = (each for each in options if each.order.rule.name not in modelled)
         difference = next(
             (difference for difference in free if _is_replaceable(difference, lean, modelled)), None
         )
@@ -201,7 +263,7 @@ def _extent(column: Grid) -> int:
 def _is_replaceable(difference: Difference, task: Task, modelled: Collection[str]) -> bool:
     """Whether the number that is moved keeps all other rules on it, of which some are modelled."""
     name = difference.moved.name
-    rest = (c for c in task.constraints if name in c.attributes and c is not difference.rule)
+    rest = (c for c in task.constraints if name in c.attributes and c not in difference.rules)
     return name not in task.given and all(
         rule.name in modelled or difference.allows(rule) for rule in rest
     )
@@ -227,7 +289,7 @@ def orders_of(task: Task) -> tuple[DenialConstraint, ...]:
 
 def lacks_presence(rule: DenialConstraint, task: Task) -> bool:
     """Whether of two numbers that a rule orders each may be missing where the other is not."""
-    if orders.ordered_pair(rule, task) is None:
+    if orders.order_of(rule, task) is None:
         return False
     less, greater = rule.attributes
     return not orders.is_there(less, greater, task) and not orders.is_there(greater, less, task)
@@ -238,35 +300,62 @@ def _of(rule: DenialConstraint, task: Task, sign: int) -> Difference | None:
 
     None if the rule is another one, the numbers are not comparable, the one that stays may be
     missing where the other is not or has special values off its grid, or a value of it leaves the
-    other none, or forbids a special one.
+    other none, or forbids a special one; or if what is added to the other varies with its month.
     """
-    pair = orders.ordered_pair(rule, task)
-    if pair is None:
+    order = orders.order_of(rule, task)
+    if order is None:
         return None
-    less, greater, least = pair
-    base, moved = (less, greater)[::sign]
-    if base.beyond or not orders.is_there(base.name, moved.name, task):
+    base, moved = (order.less, order.greater)[::sign]
+    if base.column.beyond or not orders.is_there(base.column.name, moved.column.name, task):
         return None
-    inside, start = (orders.bounded_ends(column, task) for column in (moved, base))
-    if inside is None or start is None or sign * (inside[::sign][1] - start[::sign][1]) < least:
+    start, inside = (orders.bounded_ends(side.column, task) for side in (base, moved))
+    if moved.constant is None or inside is None or start is None:
         return None
-    apart = moved.ticks(np.array(moved.special_codes, dtype=np.int64))
-    bounded = any(orders.bound_of(bound, moved) is not None for bound in task.hard)
-    beyond = bounded & ((apart < inside[0]) | (apart > inside[1]))
-    if beyond.any() or (sign * (apart - start[::sign][1]) < least).any():
+    highest, farthest = base.at(np.array(start[::sign]))[1], moved.at(np.array(inside[::sign]))[1]
+    if sign * (farthest - highest) < order.least:
         return None
-    name = unused_name(f"{greater.name} less {less.name}", task.domain)
-    return Difference(rule, name, base, moved, sign, least, inside)
+    apart = moved.at(np.array(moved.column.special_codes, dtype=np.int64))
+    bounded = any(orders.bound_of(bound, moved.column) is not None for bound in task.hard)
+    first, last = moved.at(np.array(inside))
+    beyond = bounded & ((apart < first) | (apart > last))
+    if beyond.any() or (sign * (apart - highest) < order.least).any():
+        return None
+    words = f"{_words(order.greater.cell)} less {_words(order.less.cell)}"
+    name = unused_name(words, task.domain)
+    ends = {base.column.name: start, moved.column.name: inside}
+    return _with_limits(Difference(name, order, sign, ends), task)
+
+
+def _words(cell: Cell) -> str:
+    """A cell as names of differences have it."""
+    name = f"day of {cell.attribute}" if cell.whole_day else cell.attribute
+    return f"{name} {cell.offset}" if cell.offset else name
+
+
+def _with_limits(difference: Difference, task: Task) -> Difference:
+    """A difference that keeps further orders of the same two numbers, if it can."""
+    base, moved = difference.base, difference.moved
+    pair = {base.name, moved.name}
+    limits = tuple(
+        order
+        for rule in task.hard
+        if rule is not difference.order.rule and {*rule.attributes} == pair
+        if (order := orders.order_of(rule, task)) is not None
+        and all(
+            side.constant is not None
+            for side in (order.less, order.greater)
+            if side.column is moved
+        )
+    )
+    limited = replace(difference, limits=limits)
+    if not limits or moved.special_codes or base.steps > _MOST_BASES or not limited.is_open:
+        return difference
+    return limited
 
 
 def unused_name(name: str, domain: Domain) -> str:
     """Return a name that no column has: this one, with as many underscores as it takes."""
     return unused_name(f"{name}_", domain) if name in domain else name
-
-
-def _ends(column: Grid) -> tuple[int, int]:
-    """The ticks of the first and last value of a grid."""
-    return column.origin, column.origin + (column.steps - 1) * column.stride
 
 
 @dataclass(frozen=True, eq=False)

@@ -419,10 +419,11 @@ class _Rules:
         """
         for rule in self.first:
             pair = ordered(rule) if rule.hard else None
-            if pair and all(n in columns and domain[n].null_code is None for n in pair[:2]):
-                less, greater = (Cell(1, columns[name]) for name in pair[:2])
+            names = [cell.attribute for cell in pair[:2]] if pair else []
+            if pair and all(n in columns and domain[n].null_code is None for n in names):
+                less, greater = (Cell(1, columns[name]) for name in names)
                 lacking = (Predicate(less, Op.EQ, None), Predicate(greater, Op.NE, None))
-                yield DenialConstraint(f"{rule.name}, presence of {columns[pair[1]]}", lacking)
+                yield DenialConstraint(f"{rule.name}, presence of {greater.attribute}", lacking)
 
     def between(self, second: Mapping[str, str], counted: str) -> Iterator[DenialConstraint]:
         """The rules on two rows of one person as rules on its row, in both orders of the two."""

@@ -56,6 +56,35 @@ FORMS = {
 }
 
 
+MINUTE = {
+    "type": "datetime",
+    "min": "2020-01-01T00:00:00",
+    "max": "2020-12-31T23:59:00",
+    "step": 60,
+}
+OLD = {"type": "date", "min": "1990-01-31", "max": "2003-12-31"}
+MONTH = {"type": "date", "min": "2019-11-01", "max": "2021-06-01", "format": "%Y-%m"}
+SHIFTED = {
+    "days later": (DAY, DAY | {"max": "2021-06-30"}, ("t.b < t.a + 30 days",)),
+    "days at most": (DAY, DAY | {"max": "2021-06-30"}, ("t.b > t.a + 30 days",)),
+    "days within": (DAY, DAY | {"nullable": True}, ("t.b < t.a", "t.b > t.a + 30 days")),
+    "numbers": (COUNT | {"step": 2}, COUNT | {"max": 61, "step": 3}, ("t.a + 5 >= t.b",)),
+    "numbers within": (COUNT, COUNT, ("t.a - 3 > t.b", "t.b > t.a + 2", "t.b > 30")),
+    "decimals less": (
+        {"type": "float", "min": 0, "max": 9, "decimals": 2},
+        {"type": "float", "min": 1, "max": 11.5, "decimals": 2},
+        ("t.a >= t.b + 0.25",),
+    ),
+    "years": (OLD, DAY | {"nullable": True}, ("t.b < t.a + 16 years",)),
+    "years of a moment": (OLD, MINUTE | {"nullable": True}, ("t.b < t.a + 16 years",)),
+    "years within": (OLD, MINUTE, ("t.b < t.a + 16 years", "t.b >= t.a + 208 months", "t.b < t.a")),
+    "months before": (DAY, DAY, ("t.b - 1 month > t.a",)),
+    "a moment after a date": (DAY, MINUTE, ("t.b < t.a",)),
+    "a day after a moment": (MINUTE, DAY | {"max": "2021-06-30"}, ("t.b <= day of t.a",)),
+    "months": (MONTH, MONTH, ("t.b < t.a + 2 months",)),
+}
+
+
 def task_with(attributes: dict, *rules: str, soft: tuple[str, ...] = ()) -> Task:
     constraints = [{"name": f"r{number}", "deny": rule} for number, rule in enumerate(rules)]
     constraints += [{"deny": rule, "soft": True} for rule in soft]
@@ -103,6 +132,24 @@ def test_a_derived_row_depends_on_the_same_row_alone() -> None:
     part = derivation.of(table.take(order))
     assert list(whole.stored) == ["a", "c", "b less a"]
     assert all(np.array_equal(whole.stored[name], part.stored[name]) for name in whole.stored)
+
+
+@pytest.mark.parametrize("form", SHIFTED.values(), ids=SHIFTED)
+def test_a_number_is_the_other_and_the_difference_under_offsets(form: tuple) -> None:
+    task = task_with({"a": form[0], "b": form[1]}, *form[2])
+    table, difference = ordered_rows(task, 40_000), only(task)
+    assert table.rows > 20
+    assert {rule.name for rule in difference.rules} == {rule.name for rule in orders_of(task)}
+    bins, rng = even_bins(difference), np.random.default_rng(2)
+    base, moved = table.codes[difference.base.name], table.codes[difference.moved.name]
+    assert np.array_equal(difference.moved_codes(base, difference.of(base, moved), bins), moved)
+    first, last = difference.inside[difference.base.name]
+    base = rng.integers(first, last + 1, 20_000)
+    moved = difference.moved_codes(base, rng.integers(0, difference.column.size, 20_000), bins)
+    rows = Table(task.domain, {difference.base.name: base, difference.moved.name: moved})
+    assert moved.min() >= 0
+    assert moved.max() < difference.moved.size
+    assert [count_violations(rule, rows) for rule in task.hard] == [0] * len(task.hard)
 
 
 CLAIMED = {"type": "integer", "min": 0, "max": 60}
