@@ -4,8 +4,9 @@ Constraints contradict each other if no row, or no two rows, of the domain satis
 is decided on a joint domain in which each attribute has, between any two constants, as many values
 as cells that are compared with it: further values of that range satisfy the same predicates. A
 joint domain of more than a million cells is not searched, and of a large group of constraints only
-the thousand smallest sets; of rules with offsets none but those that compare two columns of one row
-in one direction. A reported contradiction is real, but one may go unreported.
+the thousand smallest sets. Rules with offsets are searched where they compare two columns of one
+row; those with months, or days of moments, where all are in one direction. A reported contradiction
+is real, but one may go unreported.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -26,6 +28,7 @@ from cloister.errors import ConstraintError
 from cloister.figures import count_of
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain
+from cloister.schema.ticks import is_month, ticks_per_unit
 
 _MOST_CELLS = 1_000_000
 """Cells of the largest joint domain that is searched; it takes a byte for each."""
@@ -204,7 +207,7 @@ def _suspects(
 
 
 def _is_modest(constraints: Sequence[denial.BoundConstraint], domain: Domain) -> bool:
-    if not all(_is_direct(constraints, names) for names in _linked(constraints)):
+    if not all(_is_direct(constraints, names, domain) for names in _linked(constraints)):
         return False
     values = _stand_ins(constraints, domain)
     rows = max(constraint.arity for constraint in constraints)
@@ -309,20 +312,39 @@ def _compared(
     return tuple(dict.fromkeys(sides))
 
 
-def _is_direct(constraints: Sequence[denial.BoundConstraint], names: set[str]) -> bool:
+def _is_direct(
+    constraints: Sequence[denial.BoundConstraint], names: set[str], domain: Domain
+) -> bool:
     """Whether values near ends, constants and their images stand for all others of some columns.
 
-    Not where sums of offsets may lead on: in a circle, through a third column, to another row.
+    Not where sums of offsets may lead on, through a third column, to another row, or in a circle:
+    there and back are sums the same for all values if offsets are, and one grid is in the other.
     """
-    compared = [p for c in constraints for p in c.predicates if _operands(p)[0].attribute in names]
-    if not any(side.shift for p in compared for side in _operands(p)):
+    compared = [p for c in constraints for p in c.predicates if p.left.attribute in names]
+    sides = [side for predicate in compared for side in _operands(predicate)]
+    if not any(side.shift for side in sides):
         return True
-    least = min(names)
+    if len(names) > 2 or any(constraint.arity > 1 for constraint in constraints):
+        return False
     pairs = [p for p in compared if isinstance(p.right, denial.Operand)]
-    ops = [p.op if p.left.attribute == least else p.op.mirrored for p in pairs]
-    one_way = all(op.is_order and op.value[0] == ops[0].value[0] for op in ops)
-    rows = max(constraint.arity for constraint in constraints)
-    return rows == 1 and len(names) <= 2 and one_way
+    ops = [p.op if p.left.attribute == min(names) else p.op.mirrored for p in pairs]
+    if all(op.is_order and op.value[0] == ops[0].value[0] for op in ops):
+        return True
+    steps = sorted(step for side in sides if (step := _step(side, domain[side.attribute])))
+    even = len(steps) == len(sides)
+    return even and all(step % steps[0] == 0 for step in steps)
+
+
+def _step(side: denial.Operand, column: Column) -> Fraction | None:
+    """What lies between neighbours among the numbers of a column; None if that varies."""
+    shift = side.shift
+    if not isinstance(column, Grid) or is_month(column.attribute):
+        return None
+    if shift is not None and not shift.is_constant:
+        return None
+    return (
+        column.stride * (shift.factor if shift else 1) / Fraction(ticks_per_unit(column.attribute))
+    )
 
 
 def _linked(constraints: Sequence[denial.BoundConstraint]) -> list[set[str]]:

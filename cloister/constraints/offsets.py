@@ -67,6 +67,11 @@ class Shift:
     added: int = 0
     factor: int = 1
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether the same is added to every value."""
+        return not (self.whole_days or self.months)
+
     def add(self, counted: Integers) -> Integers:
         """The sums (n,) of numbers (n,), both in units."""
         if self.whole_days:

@@ -55,8 +55,7 @@ class Side:
         """The ticks that are added to each value; None if they are not the same for all."""
         if self.shift is None:
             return 0
-        moves = self.shift.whole_days or self.shift.months
-        return None if moves else self.shift.added * self.per
+        return self.shift.added * self.per if self.shift.is_constant else None
 
 
 @dataclass(frozen=True)
