@@ -44,6 +44,7 @@ SCHEMA = Schema(
 )
 NATION, OTHER = "orders.nation", "customers.nation"
 LATE = "orders.`placed on` < customers.since"
+SOON = "orders.`placed on` - 1 month > customers.since + 10 days"
 
 
 def declared(*texts: str):
@@ -55,6 +56,7 @@ def declared(*texts: str):
     [
         (LATE, "customer"),
         ("customers.since > orders.`placed on`", "customer"),
+        ("customers.since + 3 months > orders.`placed on` - 2 days", "customer"),
         ("orders.customer.since > orders.`placed on`", "customer"),
         ("staff.pay > staff.boss.pay", "boss"),
         ("calls.long = true and calls.called.nation = 'a'", "called"),
@@ -137,7 +139,9 @@ def settled(seed: int, parents: int, texts: tuple[str, ...], shared: tuple[str, 
 @given(
     seed=st.integers(0, 2**32),
     parents=st.integers(1, 40),
-    texts=st.sampled_from([(), (LATE,), (f"{NATION} != {OTHER}",), (LATE, f"{NATION} = {OTHER}")]),
+    texts=st.sampled_from(
+        [(), (LATE,), (SOON,), (f"{NATION} != {OTHER}",), (LATE, f"{NATION} = {OTHER}")]
+    ),
     shared=st.sampled_from([(), ("nation",)]),
     copied=st.booleans(),
 )
