@@ -114,6 +114,14 @@ class Histogram(Partition):
             return None
         return self.starts[np.argsort(self.parts)]
 
+    @cached_property
+    def value_shares(self) -> Floats:
+        """The share of each fine code in its bin, as :meth:`refine` draws them; (column size,)."""
+        cells = self.cell_index(np.arange(self.column.size))
+        mass = self.shares + _LEAST_MASS
+        whole = np.bincount(self.parts, weights=mass, minlength=self.size)
+        return np.asarray((mass / self.widths / whole[self.parts])[cells])
+
     def refine(self, bins: Codes, quantile: Floats) -> Codes:
         """Fine codes (n,) inside bins (n,), by the histogram, at quantiles (n,) in [0, 1)."""
         if self.only_values is not None:
@@ -158,7 +166,7 @@ class Histogram(Partition):
     @cached_property
     def _by_bin(self) -> tuple[Codes, Floats]:
         order = np.argsort(self.parts, kind="stable")
-        floored = self.shares[order] + 1e-12
+        floored = self.shares[order] + _LEAST_MASS
         return order, np.cumsum(floored)
 
     def _bounds_of(self, bins: Codes) -> tuple[Floats, Floats]:

@@ -18,12 +18,16 @@ from typing import Protocol
 import numpy as np
 
 from cloister.arrays import TINY, Floats, Integers
+from cloister.models.core.bins import Histogram
 from cloister.models.sampling.chain import Batch, ConstrainedChain, Probabilities
 
 _ENUMERATED = 256
-"""Up to this many levels, all are candidates of an attribute that is drawn row by row."""
+"""Up to this many values, or levels, all are candidates of an attribute drawn row by row."""
 
-_CANDIDATES = 32
+_CANDIDATES = 128
+"""Values drawn in the levels of an attribute of more values, where these are fewer levels."""
+
+_DRAWN = 32
 """Candidates of an attribute of more levels, drawn from its probabilities."""
 
 
@@ -158,24 +162,43 @@ class _AttributeStep:
         name, checker = self.draw.chain.sequence[self.position], self.draw.checker
         assert checker is not None
         # Algorithm 3, lines 7 to 10: candidates are values, of which the checker draws by penalty
-        levels, logs = self._candidates()
-        quantiles = np.repeat(self.batch.quantiles[name], levels.shape[1])
-        codes = self.draw.chain.bins[name].refine(levels.ravel(), quantiles).reshape(levels.shape)
-        choice = checker.choose(self.position, Candidates(levels, codes, logs), self.batch)
+        candidates = self._candidates(self.draw.chain.bins[name])
+        choice = checker.choose(self.position, candidates, self.batch)
         self.batch.end(self.position, choice < 0)
         rows = np.arange(len(choice)), np.maximum(choice, 0)
-        self.batch.codes[name] = codes[rows]
-        return levels[rows]
+        self.batch.codes[name] = candidates.codes[rows]
+        return candidates.levels[rows]
 
-    def _candidates(self) -> tuple[Integers, Floats]:
-        rows, size = self.batch.rows, self.probabilities.shape[1]
-        if size > _ENUMERATED:
-            levels = np.stack([draw() for draw in [self._drawer()] * _CANDIDATES], axis=1)
-            return levels, np.zeros((rows, _CANDIDATES))
-        weights = np.broadcast_to(self._weights(), (rows, size))
+    def _candidates(self, bins: Histogram) -> Candidates:
+        """All values; of more, some of each level; of many levels, values that are drawn."""
+        size = bins.size
+        if bins.column.size <= _ENUMERATED:
+            codes = np.arange(bins.column.size)
+            levels = bins.index(codes)
+            weights = self._weights()[:, levels] * bins.value_shares
+            return self._weighed(levels, codes, weights)
+        if size <= _ENUMERATED:
+            each = max(_CANDIDATES // size, 1)
+            levels = np.repeat(np.arange(size), each)
+            codes = self._spread(bins, levels, np.tile(np.arange(each), size) / each)
+            return self._weighed(levels, codes, self._weights()[:, levels])
+        draw = self._drawer()
+        drawn = np.stack([draw() for _ in range(_DRAWN)], axis=1)
+        codes = self._spread(bins, drawn, np.arange(_DRAWN) / _DRAWN)
+        return self._weighed(drawn, codes, np.ones((1, _DRAWN)))
+
+    def _spread(self, bins: Histogram, levels: Integers, apart: Floats) -> Integers:
+        """Values (n, d) in levels, of shape (d,) or (n, d), whose quantiles lie (d,) ``apart``."""
+        quantiles = (self.batch.quantiles[bins.name][:, None] + apart) % 1.0
+        wide = np.broadcast_to(levels, quantiles.shape)
+        return bins.refine(wide.ravel(), quantiles.ravel()).reshape(quantiles.shape)
+
+    def _weighed(self, levels: Integers, codes: Integers, weights: Floats) -> Candidates:
+        """Candidates of weights of shape (n, d) or (1, d)."""
+        shape = self.batch.rows, levels.shape[-1]
         logs = np.full(weights.shape, -np.inf)
         np.log(weights, out=logs, where=weights > 0)
-        return np.broadcast_to(np.arange(size), (rows, size)), logs
+        return Candidates(*(np.broadcast_to(each, shape) for each in (levels, codes, logs)))
 
     def _drawer(self) -> Callable[[], Integers]:
         """What draws a level for each row (n,), as often as it is called."""

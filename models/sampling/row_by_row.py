@@ -74,10 +74,9 @@ class AcceptedRows:
         for penalty in (*self.hard, *self.algorithm.penalties):
             by_place.setdefault(self._place(penalty), []).append(penalty)
         last = tuple(by_place.pop(-1, []))
-        self._last = PairIndex(self.domain, last, self.chain.bins)
+        self._last = PairIndex(self.domain, last)
         self._places = {
-            position: PairIndex(self.domain, tuple(p), self.chain.bins)
-            for position, p in by_place.items()
+            position: PairIndex(self.domain, tuple(p)) for position, p in by_place.items()
         }
 
     def applies(self, position: int) -> bool:

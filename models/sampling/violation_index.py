@@ -10,7 +10,7 @@ Source: Kamino Algorithm 3, line 8, and equation (4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -25,7 +25,6 @@ from cloister.hashing import FIRST_FACTOR, GOLDEN
 from cloister.models.sampling import fenwick
 from cloister.schema.columns import Column, Grid
 from cloister.schema.domain import Domain, Table
-from cloister.schema.partition import Partition
 from cloister.schema.ticks import ticks_per_unit
 
 _RANK_BITS = 64
@@ -70,18 +69,14 @@ class Penalty:
 
 @dataclass(frozen=True)
 class Scale:
-    """Integers 0, ..., size - 1 in the order of the comparable numbers of one or two columns.
-
-    Exact, or by the public ``knots`` of cells where values of one cell may count as equal.
-    """
+    """Integers 0, ..., size - 1 in the order of the numbers that one or two columns have."""
 
     low: float
     units: float
     size: int
-    knots: Floats | None = None
 
     @classmethod
-    def exact(cls, sides: Sequence[Operand], domain: Domain) -> Scale:
+    def of(cls, sides: Sequence[Operand], domain: Domain) -> Scale:
         """One integer for each number that two sides of a predicate may be compared by."""
         columns = [domain[side.attribute] for side in sides]
         ends = np.concatenate(
@@ -97,18 +92,9 @@ class Scale:
         low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
         return cls(low, units, round((high - low) * units) + 1)
 
-    @classmethod
-    def coarse(cls, cells: Sequence[Partition]) -> Scale:
-        """One integer for each public cell."""
-        starts = np.concatenate([cell.column.comparable(cell.starts) for cell in cells])
-        knots = np.unique(starts[~np.isnan(starts)])
-        return cls(float(knots[0]), 1.0, len(knots), knots)
-
     def ranks(self, values: Floats) -> Integers:
         """The integers (n,) of comparable numbers (n,); 0 for missing ones."""
         known = np.where(np.isnan(values), self.low, values)
-        if self.knots is not None:
-            return np.searchsorted(self.knots, known, side="right") - 1
         return np.rint((known - self.low) * self.units).astype(np.int64)
 
 
@@ -171,28 +157,23 @@ def _scramble(keys: fenwick.NodeKeys) -> fenwick.NodeKeys:
     return np.maximum(keys ^ (keys >> np.uint64(30)), np.uint64(1))
 
 
-def terms_of(
-    penalty: Penalty, domain: Domain, cells: Mapping[str, Partition], first: int
-) -> list[MatchTerm]:
+def terms_of(penalty: Penalty, domain: Domain, first: int) -> list[MatchTerm]:
     """The signed terms of a constraint on pairs, numbered from ``first``.
 
-    A soft constraint compares the ``cells`` of an attribute, a hard one its values; and for a hard
-    one a pair that violates in both orders may be counted twice.
+    Under a hard one a pair that violates in both orders may be counted twice.
     """
     hard = np.isinf(penalty.weight)
     terms: list[MatchTerm] = []
     for sign, conjunction in either_order(bind(penalty.constraint, domain).predicates):
         if conjunction.possible and not (hard and sign < 0):
-            terms += _terms(sign, conjunction, domain, {} if hard else cells, first + len(terms))
+            terms += _terms(sign, conjunction, domain, first + len(terms))
     return terms
 
 
-def _terms(
-    sign: int, conjunction: Conjunction, domain: Domain, cells: Mapping[str, Partition], first: int
-) -> list[MatchTerm]:
+def _terms(sign: int, conjunction: Conjunction, domain: Domain, first: int) -> list[MatchTerm]:
     across = tuple(sorted(conjunction.across, key=repr))
     equal = tuple(p for p in across if p.op is Op.EQ)
-    order = tuple((p, _scale(p, domain, cells)) for p in across if p.op.is_order)
+    order = tuple((p, _scale(p, domain)) for p in across if p.op.is_order)
     alone = tuple(conjunction.first), tuple(conjunction.second)
     return [
         MatchTerm(
@@ -207,24 +188,16 @@ def _subsets(items: Sequence[BoundPredicate]) -> Iterator[tuple[BoundPredicate, 
         yield from combinations(items, size)
 
 
-def _scale(predicate: BoundPredicate, domain: Domain, cells: Mapping[str, Partition]) -> Scale:
-    sides = [_side(predicate, query) for query in (True, False)]
-    names = dict.fromkeys(side.attribute for side in sides)
-    if all(name in cells for name in names):
-        return Scale.coarse([cells[name] for name in names])
-    return Scale.exact(sides, domain)
+def _scale(predicate: BoundPredicate, domain: Domain) -> Scale:
+    return Scale.of([_side(predicate, query) for query in (True, False)], domain)
 
 
 @dataclass
 class PairIndex:
-    """All rows so far, as points of the terms of penalties; more rows are chosen against them.
-
-    Soft constraints compare numeric attributes by their ``cells``, hard ones by their values.
-    """
+    """All rows so far, as points of the terms of penalties; more rows are chosen against them."""
 
     domain: Domain
     penalties: tuple[Penalty, ...]
-    cells: Mapping[str, Partition] = field(default_factory=dict)
     rows: int = field(default=0, init=False)
     _table: tuple[fenwick.NodeKeys, Integers, int] = field(init=False)
 
@@ -240,10 +213,7 @@ class PairIndex:
         terms: list[tuple[MatchTerm, Penalty]] = []
         for penalty in self.penalties:
             if penalty.constraint.arity == 2:
-                terms += [
-                    (term, penalty)
-                    for term in terms_of(penalty, self.domain, self.cells, len(terms))
-                ]
+                terms += [(term, penalty) for term in terms_of(penalty, self.domain, len(terms))]
         return terms
 
     @cached_property

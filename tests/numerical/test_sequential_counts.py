@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloister.constraints import Cell, DenialConstraint, Op, Predicate, bind
+from cloister.constraints.counting import violation_share
 from cloister.models.core.bins import bin_cells
 from cloister.models.core.noisy_table import to_shares
 from cloister.models.sampling.fenwick import penalty
@@ -208,6 +209,55 @@ class Even:
 
     def conditional(self, place, context):
         return np.full((1, self._sizes[place]), 1 / self._sizes[place])
+
+
+RISING = tuple(
+    Predicate(Cell(1, name), op, Cell(2, name)) for name, op in (("a", Op.GT), ("b", Op.LT))
+)
+
+
+def rising_pair(top_a, top_b, weight, tries=None):
+    """A sampler of two numbers of one part each, which rise together at the cost of a weight."""
+    attributes = {
+        name: Integer(type="integer", min=0, max=top, bins=1)
+        for name, top in (("a", top_a), ("b", top_b))
+    }
+    domain = Domain.of(attributes, Path())
+    bins = {}
+    for column in domain:
+        cells = declared_cells(column)
+        bins[column.name] = bin_cells(cells, to_shares(np.ones(cells.size), 2), 0.0, keep=True)
+    rule = DenialConstraint("rising", RISING, hard=False)
+    algorithm = Algorithm3((Penalty(rule, weight),), tries=tries)
+    sizes = [bins[name].size for name in "ab"]
+    assert sizes == [1, 1]
+    return rule, ConstraintSampler(domain, ("a", "b"), bins, Even(sizes), algorithm=algorithm)
+
+
+@pytest.mark.parametrize("tries", [None, 300], ids=["direct", "accept-reject"])
+def test_values_of_one_part_are_drawn_by_their_violations(tries):
+    """Two rows of two numbers: the joint law by enumeration, though all values share a part."""
+    _, sampler = rising_pair(1, 3, 0.9, tries)
+    draws, counts = 600, np.zeros((2, 4, 2, 4))
+    for seed in range(draws):
+        rows = sampler.sample(2, SamplingSource(seed)).codes
+        counts[rows["a"][0], rows["b"][0], rows["a"][1], rows["b"][1]] += 1
+    a, b, c, d = np.indices(counts.shape)
+    factors = np.exp(-0.9 * (((a > c) & (b < d)) | ((a < c) & (b > d))))
+    expected = factors / factors.sum(axis=3, keepdims=True) / 16
+    assert np.abs(counts / draws - expected).max() < 5.5 * np.sqrt(expected.max() / draws)
+    violating = (factors < 1) * (counts / draws)
+    share = float((expected * (factors < 1)).sum())
+    assert abs(violating.sum() - share) < 5.5 * 0.5 / np.sqrt(draws)
+
+
+@pytest.mark.parametrize(("top", "most"), [(99, 0.0), (100_000, 0.02)])
+def test_a_great_weight_leaves_as_few_violations_by_values_as_there_can_be(top, most):
+    rule, sampler = rising_pair(top, top, 1_000.0)
+    rows = sampler.sample(600, SamplingSource(3))
+    assert float(violation_share(rule, rows)) <= most
+    rule, free = rising_pair(top, top, 0.0)
+    assert float(violation_share(rule, free.sample(600, SamplingSource(3)))) > 0.45
 
 
 def test_cells_drawn_anew_follow_gibbs_law():
