@@ -145,7 +145,7 @@ def _are_ordered(first: str, second: str, table: drafted_tables.DraftedTable) ->
     }
     compared = {kinds.get(first), kinds.get(second)}
     alone = not {first, second} & (table.keyed | table.identifiers | table.checks.values.keys())
-    return alone and (compared <= {"integer", "float"} or compared in ({"date"}, {"datetime"}))
+    return alone and (compared <= {"integer", "float"} or compared <= {"date", "datetime"})
 
 
 def _left_out(table: drafted_tables.DraftedTable, indent: str) -> Iterator[str]:

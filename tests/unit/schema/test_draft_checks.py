@@ -18,11 +18,12 @@ CREATE TABLE shop (
   price NUMERIC(8, 2) CHECK (price > 0 AND price <= 1000),
   amount INTEGER NOT NULL CONSTRAINT amounts CHECK (amount BETWEEN 1 AND 99),
   many INTEGER, least INTEGER, most INTEGER,
-  since DATE NOT NULL CHECK (since >= '2001-02-03'), "left at" DATE,
+  since DATE NOT NULL CHECK (since >= '2001-02-03'), "left at" DATE, seen TIMESTAMP,
   state VARCHAR(9), remark VARCHAR(9),
   CHECK (many < 500 AND (0 <= many)),
   CHECK (least <= most),
   CHECK ("left at" IS NULL OR "left at" > since),
+  CHECK (seen >= since),
   CHECK (state < remark),
   CONSTRAINT odd CHECK (length(state) = 2),
   CONSTRAINT either CHECK (state <> 'x' OR amount > 5)
@@ -45,7 +46,7 @@ def require_kept(text, folder):
     assert str(columns["since"].min) == "2001-02-03"
     assert columns["since"].data_derived
     rules = [rule.deny for rule in spec.constraints]
-    assert rules == ["t.least > t.most", "t.`left at` <= t.since"]
+    assert rules == ["t.least > t.most", "t.`left at` <= t.since", "t.seen < t.since"]
     assert "# check is not kept: state < remark, " in text
     assert "# check odd is not kept: " in text
     assert "# check either is not kept: " in text
