@@ -45,8 +45,8 @@ _WORDS: Mapping[Sampling, str] = {
     SEQUENTIAL: "one after the other",
 }
 
-_IN_TURN = 2e-5
-"""Seconds for each row and soft constraint that it is drawn against: 2 and 128 rules on Adult."""
+_IN_TURN = 1e-4
+"""Seconds for each row and soft constraint that it is drawn against: two rules on Adult."""
 
 _ON_TRIAL = 9_000
 """Rows of the tables that are drawn on trial."""

@@ -29,7 +29,7 @@ _LARGEST_EXACT = 2**53
 """The number up to which floats hold all whole numbers."""
 
 
-class Unit(StrEnum):
+class OffsetUnit(StrEnum):
     """What an offset counts."""
 
     ONES = ""
@@ -43,7 +43,7 @@ class Offset:
     """What is added to a cell: a number, or days, months or years; negative to subtract it."""
 
     amount: int | float
-    unit: Unit = Unit.ONES
+    unit: OffsetUnit = OffsetUnit.ONES
 
     def __str__(self) -> str:
         amount, unit = abs(self.amount), str(self.unit)
@@ -134,9 +134,9 @@ def _calendar(offset: Offset | None) -> tuple[int, int]:
     if offset is None:
         return 0, 0
     amount = int(offset.amount)
-    if offset.unit is Unit.DAYS:
+    if offset.unit is OffsetUnit.DAYS:
         return 0, amount
-    return amount * (12 if offset.unit is Unit.YEARS else 1), 0
+    return amount * (12 if offset.unit is OffsetUnit.YEARS else 1), 0
 
 
 def _require_fitting(column: Column, offset: Offset, rule: str) -> None:
@@ -148,18 +148,18 @@ def _require_fitting(column: Column, offset: Offset, rule: str) -> None:
             "it as it is"
         )
     if isinstance(attribute, Integer | Float):
-        if offset.unit is not Unit.ONES:
+        if offset.unit is not OffsetUnit.ONES:
             raise ConstraintError(
                 f"{adds} ({attribute.type}), whose offsets are plain numbers; leave out "
                 f"'{offset.unit}'"
             )
         return
-    if offset.unit is Unit.ONES:
+    if offset.unit is OffsetUnit.ONES:
         raise ConstraintError(
             f"{adds} ({attribute.type}); say of what: days, months or years, as in "
             f"t.{column.name} + 5 days"
         )
-    days = {Unit.DAYS: 1, Unit.MONTHS: 31, Unit.YEARS: 366}[offset.unit]
+    days = {OffsetUnit.DAYS: 1, OffsetUnit.MONTHS: 31, OffsetUnit.YEARS: 366}[offset.unit]
     if offset.amount != int(offset.amount) or abs(offset.amount) * days > _MOST_DAYS:
         raise ConstraintError(
             f"{adds}; write a whole number of days, months or years, less than 10,000 years"

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
-from cloister.constraints.offsets import Offset, Unit
+from cloister.constraints.offsets import Offset, OffsetUnit
 from cloister.errors import ConstraintError
 from cloister.schema.declarations import BARE_NAME, quote
 
@@ -87,10 +87,12 @@ class _Sign(Enum):
     MINUS = -1
 
 
-_UNITS = {word: unit for unit in Unit if unit for word in (unit.value, unit.removesuffix("s"))}
+_UNITS = {
+    word: unit for unit in OffsetUnit if unit for word in (unit.value, unit.removesuffix("s"))
+}
 """The units of offsets by their words."""
 
-_Token = Cell | Op | Constant | _Word | _Sign | Unit
+_Token = Cell | Op | Constant | _Word | _Sign | OffsetUnit
 """A piece of a rule."""
 
 
@@ -296,7 +298,7 @@ def _token(match: re.Match[str], name: str) -> _Token:
     return _word(match["word"], name)
 
 
-def _word(word: str, name: str) -> bool | _Word | Unit:
+def _word(word: str, name: str) -> bool | _Word | OffsetUnit:
     words = {"true": True, "false": False} | _UNITS | {member.value: member for member in _Word}
     if word.lower() not in words:
         raise ConstraintError(f"constraint '{name}': cannot read '{word}'; {_REMEDY}")
@@ -352,7 +354,7 @@ def _operand(tokens: list[_Token]) -> Cell | Constant | None:
             return _offset(cell, rest)
         case [_Sign() as sign, int() | float() as number] if not isinstance(number, bool):
             return sign.value * number
-        case [str() | int() | float() as constant] if not isinstance(constant, Unit):
+        case [str() | int() | float() as constant] if not isinstance(constant, OffsetUnit):
             return constant
     return None
 
@@ -363,8 +365,10 @@ def _offset(cell: Cell, tokens: list[_Token]) -> Cell | None:
         case []:
             return cell
         case [_Sign() as sign, int() | float() as amount, *unit] if not isinstance(amount, bool):
-            units = [Unit.DAYS if word is _Word.DAY else word for word in unit or [Unit.ONES]]
-            if len(units) == 1 and isinstance(units[0], Unit):
+            units = [
+                OffsetUnit.DAYS if word is _Word.DAY else word for word in unit or [OffsetUnit.ONES]
+            ]
+            if len(units) == 1 and isinstance(units[0], OffsetUnit):
                 return replace(
                     cell, offset=Offset(sign.value * amount, units[0]) if amount else None
                 )

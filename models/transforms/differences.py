@@ -23,7 +23,7 @@ from cloister.models.core.bins import Histogram
 from cloister.models.protocol import AnySynthesizer, Arrays, Facts, HasBinaryColumns
 from cloister.models.task import AnyPlan, Budget, Task
 from cloister.models.transforms import orders
-from cloister.models.transforms.orders import Order, Side
+from cloister.models.transforms.orders import Order, OrderedCell
 from cloister.models.transforms.transformation import Doors, Meta, Models, Transformation
 from cloister.privacy.queries.transformations import DerivedDoor
 from cloister.schema.attributes import Integer
@@ -72,7 +72,7 @@ class Difference:
         return tuple(order.rule for order in (self.order, *self.limits))
 
     @property
-    def _sides(self) -> tuple[Side, Side]:
+    def _sides(self) -> tuple[OrderedCell, OrderedCell]:
         sides = self.order.less, self.order.greater
         return sides if self.sign > 0 else sides[::-1]
 
@@ -116,7 +116,7 @@ class Difference:
             base, moved = self._sides
             first, last = self.inside[self.base.name]
             codes = np.arange(first, last + 1)
-            led = self.sign * (moved.at(self._left(codes)) - base.at(codes)[:, None])
+            led = self.sign * (moved.on_scale(self._left(codes)) - base.on_scale(codes)[:, None])
             return max(self.order.least, int(led.min())), int(led.max())
         low, high = (_starts(side) for side in self._sides)
         extremes = [int(self.sign * (end - start)) for end in high for start in low]
@@ -147,7 +147,7 @@ class Difference:
 
         Missing where one of the two is.
         """
-        start, end = (side.at(c) for side, c in zip(self._sides, (base, moved), strict=True))
+        start, end = (side.on_scale(c) for side, c in zip(self._sides, (base, moved), strict=True))
         steps = (self.sign * (end - start) - self.column.origin) // self._unit
         codes = np.clip(steps, 0, self.column.steps - 1)
         for index, code in enumerate(self._apart):
@@ -162,7 +162,7 @@ class Difference:
         A difference that leads out of the domain, or of a bound, is drawn anew inside it, at its
         quantile in the released histogram of differences, ``bins``.
         """
-        start, (_, moved) = self._sides[0].at(base), self._sides
+        start, (_, moved) = self._sides[0].on_scale(base), self._sides
         apart = differences >= self.column.steps
         boxes = self._allowed(base, start)
         outside = ~apart & ((differences < boxes[:, 0]) | (differences >= boxes[:, 1]))
@@ -177,7 +177,7 @@ class Difference:
 
     def _allowed(self, base: Codes, start: Integers) -> Integers:
         """The fine codes [first, last) (n, 2) of differences that lead inside bounds and limits."""
-        ends = self._sides[1].at(self._left(base))[:, :: self.sign]
+        ends = self._sides[1].on_scale(self._left(base))[:, :: self.sign]
         steps = self.sign * (ends - start[:, None]) - self.column.origin
         low = np.maximum(-(-steps[:, 0] // self._unit), 0)
         return np.stack([low, np.maximum(steps[:, 1] // self._unit, low) + 1], axis=1)
@@ -199,7 +199,7 @@ class Difference:
         for order in self.limits:
             less = order.less.column.name == self.moved.name
             side, partner = (order.less, order.greater)[:: 1 if less else -1]
-            apart = partner.at(base) - _starts(side)[0]
+            apart = partner.on_scale(base) - _starts(side)[0]
             if less:
                 last = np.minimum(last, (apart - order.least) // side.step)
             else:
@@ -207,9 +207,9 @@ class Difference:
         return np.stack([first, last], axis=1)
 
 
-def _starts(side: Side) -> Integers:
+def _starts(side: OrderedCell) -> Integers:
     """The ticks of the first and last value of a grid."""
-    return side.at(np.array([0, side.column.steps - 1]))
+    return side.on_scale(np.array([0, side.column.steps - 1]))
 
 
 def differences_of(task: Task) -> tuple[Difference, ...]:
@@ -311,12 +311,15 @@ def _of(rule: DenialConstraint, task: Task, sign: int) -> Difference | None:
     start, inside = (orders.bounded_ends(side.column, task) for side in (base, moved))
     if moved.constant is None or inside is None or start is None:
         return None
-    highest, farthest = base.at(np.array(start[::sign]))[1], moved.at(np.array(inside[::sign]))[1]
+    highest, farthest = (
+        base.on_scale(np.array(start[::sign]))[1],
+        moved.on_scale(np.array(inside[::sign]))[1],
+    )
     if sign * (farthest - highest) < order.least:
         return None
-    apart = moved.at(np.array(moved.column.special_codes, dtype=np.int64))
+    apart = moved.on_scale(np.array(moved.column.special_codes, dtype=np.int64))
     bounded = any(orders.bound_of(bound, moved.column) is not None for bound in task.hard)
-    first, last = moved.at(np.array(inside))
+    first, last = moved.on_scale(np.array(inside))
     beyond = bounded & ((apart < first) | (apart > last))
     if beyond.any() or (sign * (apart - highest) < order.least).any():
         return None

@@ -23,7 +23,7 @@ from cloister.schema.written_moments import SECONDS_OF_DAY
 
 
 @dataclass(frozen=True)
-class Side:
+class OrderedCell:
     """A cell of an order, with what is added to it, on the scale of the order.
 
     That counts ticks of the finer of the two columns: ``per`` in one of this column.
@@ -34,7 +34,7 @@ class Side:
     shift: Shift | None = None
     per: int = 1
 
-    def at(self, codes: Integers) -> Integers:
+    def on_scale(self, codes: Integers) -> Integers:
         """Ticks (n,) of fine codes (n,)."""
         ticks = self.column.ticks(codes)
         return (ticks if self.shift is None else self.shift.add(ticks)) * self.per
@@ -42,7 +42,9 @@ class Side:
     def first_at(self, tick: int) -> int:
         """The first fine code that leads to a tick or beyond; the number of steps if none does."""
         codes = range(self.column.steps)
-        return bisect.bisect_left(codes, tick, key=lambda code: int(self.at(np.array([code]))[0]))
+        return bisect.bisect_left(
+            codes, tick, key=lambda code: int(self.on_scale(np.array([code]))[0])
+        )
 
     @property
     def step(self) -> int:
@@ -63,8 +65,8 @@ class Order:
     """A rule on the order of two numbers of a row, at least ``least`` (0 or 1) ticks apart."""
 
     rule: DenialConstraint
-    less: Side
-    greater: Side
+    less: OrderedCell
+    greater: OrderedCell
     least: int
 
 
@@ -96,7 +98,7 @@ def order_of(rule: DenialConstraint, task: Task) -> Order | None:
     return Order(rule, below, above, cells[2]) if below and above else None
 
 
-def _side(cell: Cell, column: Grid, shift: Shift | None, partner: Grid) -> Side | None:
+def _side(cell: Cell, column: Grid, shift: Shift | None, partner: Grid) -> OrderedCell | None:
     """A column on a scale that holds all values of both; None if there is none."""
     attribute, per = column.attribute, 1
     if _scale(column) != _scale(partner):
@@ -106,10 +108,10 @@ def _side(cell: Cell, column: Grid, shift: Shift | None, partner: Grid) -> Side 
             per = SECONDS_OF_DAY * round(ticks_per_unit(partner.attribute))
     if shift is not None and is_month(attribute):
         whole_months = Shift(1, added=shift.months)
-        return None if shift.added else Side(cell, column, whole_months, per)
+        return None if shift.added else OrderedCell(cell, column, whole_months, per)
     if shift is not None and shift.units != ticks_per_unit(attribute):
         return None
-    return Side(cell, column, shift, per)
+    return OrderedCell(cell, column, shift, per)
 
 
 def is_there(name: str, partner: str, task: Task) -> bool:
@@ -180,7 +182,7 @@ def _implied_bounds(order: Order, task: Task) -> Iterator[DenialConstraint]:
     low, high = bounded_ends(less.column, task), bounded_ends(greater.column, task)
     if low is None or high is None or less.column.beyond or greater.column.beyond:
         return
-    lowest, highest = less.at(np.array(low))[0], greater.at(np.array(high))[1]
+    lowest, highest = less.on_scale(np.array(low))[0], greater.on_scale(np.array(high))[1]
     for side, partner, cut, op in (
         (less, greater, less.first_at(highest - order.least + 1) - 1, Op.GT),
         (greater, less, greater.first_at(lowest + order.least), Op.LT),

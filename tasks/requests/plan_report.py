@@ -351,8 +351,8 @@ def _drowned_lists(context: resolved.PublicContext, plan: AnyPlan) -> Iterator[s
 def _unmodelled_differences(context: resolved.PublicContext, plan: AnyPlan) -> Iterator[str]:
     for task, table_plan in plan.tables(context.task).values():
         able = models_differences(registry.create(table_plan.method))
-        kept = (rule for each in differences_of(task) for rule in each.rules) if able else ()
-        modelled = {rule.name for rule in kept}
+        rules = (rule for each in differences_of(task) for rule in each.rules) if able else ()
+        modelled = {rule.name for rule in rules}
         unable = f"method '{table_plan.method}' models numbers as they are"
         for rule in orders_of(task):
             if rule.name not in modelled:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from cloister.constraints import counting
 from cloister.constraints.denial import Cell, DenialConstraint, Op, Predicate
-from cloister.constraints.offsets import Offset, Unit
+from cloister.constraints.offsets import Offset, OffsetUnit
 from cloister.schema.attributes import Boolean, Categorical, Date, Datetime, Float, Integer, Ordinal
 from cloister.schema.domain import Domain, Table
 from cloister.schema.scratch import scratch_table
@@ -71,7 +71,9 @@ def shifted(cell: Cell) -> st.SearchStrategy[Cell]:
         return amounts.map(lambda amount: replace(cell, offset=amount and Offset(amount)))
     if cell.attribute not in TIMES:
         return st.just(cell)
-    offsets = st.builds(Offset, st.sampled_from([-13, -1, 1, 2, 12]), st.sampled_from([*Unit][1:]))
+    offsets = st.builds(
+        Offset, st.sampled_from([-13, -1, 1, 2, 12]), st.sampled_from([*OffsetUnit][1:])
+    )
     whole = st.booleans() if cell.attribute == "moment" else st.just(False)
     return st.builds(replace, st.just(cell), offset=st.none() | offsets, whole_day=whole)
 
@@ -125,7 +127,7 @@ def value_of(cell: Cell, pair: dict[int, dict[str, object]]) -> Any:
         value = value.normalize()
     if cell.offset is None:
         return Decimal(str(value)) if cell.attribute in NUMBERS else value
-    if cell.offset.unit is Unit.ONES:
+    if cell.offset.unit is OffsetUnit.ONES:
         return Decimal(str(value)) + Decimal(str(cell.offset.amount))
     return value + pd.DateOffset(**{cell.offset.unit.value: cell.offset.amount})
 

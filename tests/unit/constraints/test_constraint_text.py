@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cloister.constraints.declared import format_holoclean, parse_holoclean
 from cloister.constraints.denial import Cell, Constant, DenialConstraint, Op, Predicate
-from cloister.constraints.offsets import Offset, Unit
+from cloister.constraints.offsets import Offset, OffsetUnit
 from cloister.constraints.text import (
     dependency,
     format_denial,
@@ -34,7 +34,7 @@ def rules(
     constants: st.SearchStrategy[Constant], *, shifted: bool = False
 ) -> st.SearchStrategy[DenialConstraint]:
     amounts = st.integers(1, 99) | st.integers(-99, -1) | st.sampled_from([0.5, -1.25])
-    offsets = st.none() | st.builds(Offset, amounts, st.sampled_from(Unit))
+    offsets = st.none() | st.builds(Offset, amounts, st.sampled_from(OffsetUnit))
     shifts = {"offset": offsets, "whole_day": st.booleans()} if shifted else {}
     cells = st.builds(Cell, st.sampled_from([1, 2]), names, **shifts)
     predicates = st.builds(Predicate, cells, st.sampled_from(Op), st.one_of(cells, constants))
