@@ -1,5 +1,6 @@
 """Laws of sampling: under random schemas and constraints, rows without violation, or an error."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from cloister.constraints import Cell, DenialConstraint, Op, Predicate
 from cloister.constraints.counting import count_violations
+from cloister.constraints.offsets import Offset, OffsetUnit
 from cloister.errors import SampleError
 from cloister.models.sampling.row_by_row import Algorithm3, Penalty
 from cloister.models.sampling.sampler import ConstraintSampler
@@ -55,6 +57,7 @@ ATTRIBUTES = {
     "day": either(Date, type="date", min="2000-01-01", max="2003-12-31"),
     "moment": either(Datetime, **MOMENT),
 }
+TIMES = ("day", "moment")
 ORDERED = ("ranked", "whole", "real", "day", "moment")
 NOON = "2000-01-01T12:00:00"
 CONSTANTS = {"whole": 1, "real": 0.5, "day": "2001-06-01", "moment": NOON, "ranked": "low"}
@@ -82,8 +85,24 @@ def predicates(draw, domain, across):
     if draw(st.integers(0, 4)) == 0 and kind_of(name) in CONSTANTS:
         return Predicate(Cell(1, name), op, CONSTANTS[kind_of(name)])
     twins = [other for other in domain.names if domain[other].attribute == domain[name].attribute]
+    if kind_of(name) in TIMES:
+        twins = [other for other in domain.names if kind_of(other) in TIMES]
     other = draw(st.sampled_from([name, name, *twins]))
-    return Predicate(Cell(1, name), op, Cell(2 if across else 1, other))
+    row = 2 if across else 1
+    return Predicate(draw(shifted(Cell(1, name))), op, draw(shifted(Cell(row, other))))
+
+
+def shifted(cell):
+    """A cell, one in two with an offset, if it may have one; or the day of a moment."""
+    kind = kind_of(cell.attribute)
+    amounts, units = st.sampled_from([-400, -3, 1, 30]), st.sampled_from([*OffsetUnit][1:])
+    if kind in TIMES:
+        offsets = st.builds(Offset, st.sampled_from([-14, -1, 1, 2]), units)
+        whole = st.booleans() if kind == "moment" else st.just(False)
+        return st.builds(replace, st.just(cell), offset=st.none() | offsets, whole_day=whole)
+    if kind in ("whole", "real"):
+        return st.builds(replace, st.just(cell), offset=st.none() | st.builds(Offset, amounts))
+    return st.just(cell)
 
 
 @st.composite
