@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cloister.constraints.across import across_constraints
 from cloister.errors import ConstraintError
 from cloister.models.relational.placement import Compatibility, Placement
+from cloister.models.transforms.unit_tables import on_one_row
 from cloister.schema.attributes import Boolean, Categorical, Date, Integer, TextKey
 from cloister.schema.declarations import ConstraintDeclaration
 from cloister.schema.domain import Domain, Table
@@ -91,6 +92,15 @@ def test_a_soft_rule_and_other_forms_are_refused() -> None:
     for keys in ({"deny": LATE, "soft": True}, {"fd": "a -> b"}):
         with pytest.raises(ConstraintError, match="a deny, and hard"):
             across_constraints([ConstraintDeclaration(**keys)], SCHEMA)
+
+
+def test_a_rule_on_a_row_with_attributes_of_its_parent_keeps_its_offsets() -> None:
+    (rule,) = declared(SOON)
+    (joint,) = on_one_row(rule.rule.predicates, {1: {}, 2: {"customer: since": "since"}})
+    assert [(cell.row, cell.attribute, str(cell.offset)) for cell in joint.cells] == [
+        (1, "orders.placed on", "- 1 month"),
+        (1, "since", "+ 10 days"),
+    ]
 
 
 def drawn(name: str, rows: int, rng: np.random.Generator) -> Table:
