@@ -128,7 +128,8 @@ class Difference:
         It is an order of the same two, or its bound is one of those between which differences lead,
         or it says no more of ``moved`` than when it is missing, which is when the difference is.
         """
-        predicates = [p for p in rule.predicates if Cell(1, self.moved.name) in p.cells]
+        moved = self.moved.name
+        predicates = [p for p in rule.predicates if moved in (c.attribute for c in p.cells)]
         is_bound = len(rule.predicates) == 1 and orders.bound_of(rule, self.moved) is not None
         free = rule in self.rules or is_bound or all(p.right is None for p in predicates)
         return rule.hard and rule.arity == 1 and free

@@ -191,6 +191,7 @@ def paid(special: int) -> dict:
         (DAYS, ("t.a = t.b",), ()),
         (DAYS, ("t1.a > t2.b",), ()),
         (DAYS, ("t.a > t.b and t.c > 5",), ()),
+        (DAYS, ("t.a > t.b", *(f"t.{n} + 1 day > '2020-03-01' and t.c > 5" for n in "ab")), ()),
         (paid(99), ("t.a > t.b",), ()),
         (paid(-1), ("t.a > t.b", "t.a < 0"), ()),
         (paid(3), ("t.a > t.b", "t.a < 5"), ()),
@@ -200,7 +201,14 @@ def paid(special: int) -> dict:
         (DAYS, ("t.a > t.b", "t.a < '2020-01-03'", FUNCTION), ("t.b > '2020-03-01'",)),
     ],
     ids=[
-        *("both bound", "no order", "two rows", "under a condition", "special above the other"),
+        *(
+            "both bound",
+            "no order",
+            "two rows",
+            "under a condition",
+            "in other rules",
+            "special above the other",
+        ),
         *("special below a bound", "special below a bound of the grid", "other decimals"),
         *("no number is left", "a bound without order", "a soft bound"),
     ],
