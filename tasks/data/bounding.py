@@ -19,7 +19,8 @@ def bound(database: relations.Database, key: bytes) -> relations.Database:
     """The rows without dangling references, and at most as many per parent as declared, by lot.
 
     A reference that may be missing is unlinked instead of leaving its row out. Rows of units stand
-    in an order of no meaning, and those of which a random part is left out, parent by parent.
+    in an order of no meaning: those of which a random part is left out parent by parent, and all
+    others that refer to rows of units in an order by lot.
 
     Privacy: whether a row stays depends only on the rows that refer to the same parent, and on
         whether the parent stays; :func:`cloister.schema.relations.is_truncated` says where.
@@ -35,7 +36,10 @@ def bound(database: relations.Database, key: bytes) -> relations.Database:
             tables[name] = tables[name].take(
                 relations.Database(schema, tables).referring(reference)
             )
-        for reference in filter(partial(relations.is_truncated, schema), schema.required_of(name)):
+        truncated = [*filter(partial(relations.is_truncated, schema), schema.required_of(name))]
+        if not truncated and any(each.parent in schema.holding for each in schema.parents_of(name)):
+            tables[name] = in_order_of_lots(tables[name], key + name.encode())
+        for reference in truncated:
             rows, secret = tables[name], key_of_lots(reference, key)
             numbers = key_numbers(rows.stored[reference.column], key)
             lots = lots_of_rows(numbers, rows.stored.values(), secret)
@@ -56,6 +60,12 @@ def key_of_lots(reference: relations.ForeignKey, key: bytes) -> bytes:
 def in_order_of_numbers(table: Table, column: str, key: bytes) -> Table:
     """The rows of a table in the order of the keyed numbers of a column."""
     return table.take(np.argsort(key_numbers(table.stored[column], key), kind="stable"))
+
+
+def in_order_of_lots(table: Table, secret: bytes) -> Table:
+    """The rows of a table in the order of their lots, which depend on each row alone."""
+    nobody = np.zeros(table.rows, dtype=np.int64)
+    return table.take(np.argsort(lots_of_rows(nobody, table.stored.values(), secret)))
 
 
 def first_of_parents(
