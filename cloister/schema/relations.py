@@ -129,6 +129,12 @@ class Database:
         """The tables that ``function`` makes of these, given all rows of a unit together."""
         return function(self)
 
+    def beside_units(
+        self, function: Callable[[Database], Mapping[str, Table]]
+    ) -> Mapping[str, Table]:
+        """The tables that ``function`` makes of those that hold no rows of units."""
+        return function(self)
+
     def queried(self) -> QueriedTables:
         """What queries read of these rows, which are within bounds."""
         tables = {**row_tables(self), **joined_tables(self)}
@@ -247,21 +253,23 @@ def row_tables(database: Database) -> Mapping[str, Table]:
 
     Privacy: each row is a function of one row alone.
     """
-    tables = {}
-    for name, table in database.tables.items():
-        if not (references := database.schema.parents_of(name)):
-            tables[name] = table
-            continue
-        domain = rows_domain(database.schema, name)
-        optional = {key.column: key for key in references if key.optional}
-        codes = {
-            column.name: (database.references(optional[column.name]) != MISSING).astype(np.int64)
-            if column.name in optional
-            else table.stored[column.name]
-            for column in domain
-        }
-        tables[name] = Table(domain, codes).narrow()
-    return tables
+    return {name: row_table(database, name) for name in database.tables}
+
+
+def row_table(database: Database, name: str) -> Table:
+    """The rows of one table without the names of those that they refer to."""
+    table = database.tables[name]
+    if not (references := database.schema.parents_of(name)):
+        return table
+    domain = rows_domain(database.schema, name)
+    optional = {key.column: key for key in references if key.optional}
+    codes = {
+        column.name: (database.references(optional[column.name]) != MISSING).astype(np.int64)
+        if column.name in optional
+        else table.stored[column.name]
+        for column in domain
+    }
+    return Table(domain, codes).narrow()
 
 
 def joined_tables(database: Database) -> Mapping[str, Table]:

@@ -8,7 +8,6 @@ gets a part of what refers to them, in proportion to a number drawn from the dis
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,6 +42,9 @@ _LEAST_SHARE = 1e-12
 _CURVE = 2_001
 """Points of the curve from tilts to means: a degree is drawn to about a hundredth of its mean."""
 
+_MEANS = 64
+"""Most groups of kinds of parents by their mean degrees, each of which has a tilt of its own."""
+
 _CLOSE = 1e-9
 """Tolerance for sums of shares that should be whole numbers: floating-point error."""
 
@@ -66,11 +68,7 @@ class DegreeGroups:
     @classmethod
     def of(cls, key: relations.ForeignKey) -> DegreeGroups:
         """Wider and wider ones, and the bound of a key alone."""
-        starts, start = [], 0
-        while start < key.max_rows:
-            starts.append(start)
-            start = max(start + 1, round(start * _WIDER))
-        return cls(intervals(relations.degree_column(key), np.array([*starts, key.max_rows])))
+        return cls(intervals(relations.degree_column(key), _starts(key.max_rows)))
 
     def shares(self, counts: Floats, scale: float, mean: float) -> Floats:
         """The distribution of degrees (max_rows + 1,) by the noisy counts (groups,).
@@ -80,7 +78,8 @@ class DegreeGroups:
         James, Stein (1961).
         """
         groups, most = self.partition, self.partition.column.size - 1
-        flat = with_means(np.ones(most + 1), np.array([min(mean, most)]))[0]
+        degrees = np.arange(most + 1.0)
+        flat = with_means(np.ones(most + 1), np.array([min(mean, most)]), degrees)[0]
         total = max(float(counts.sum()), 1.0)
         expected = np.add.reduceat(flat, groups.starts)
         noise = (groups.size + 2 * math.sqrt(2 * groups.size)) * scale**2
@@ -88,6 +87,15 @@ class DegreeGroups:
         believed = max(1 - noise / max(error, 1.0), 0.0)
         shares = believed * _nearest_counts(counts) / total + (1 - believed) * expected
         return np.repeat(shares / shares.sum() / groups.widths, groups.widths)
+
+
+def _starts(most: int) -> Integers:
+    """The first degrees (groups,) of all groups."""
+    starts, start = [], 0
+    while start < most:
+        starts.append(start)
+        start = max(start + 1, round(start * _WIDER))
+    return np.array([*starts, most])
 
 
 def _nearest_counts(noisy: Floats) -> Floats:
@@ -110,33 +118,37 @@ def draw_degrees(
 
     ``expected`` (U,) is the sum of degrees of each profile according to the relationships.
     """
-    table = counts[:, None] * Tilts.of(counts, expected, degrees, total).shares(expected / counts)
+    tilts = Tilts.of(counts, expected, degrees, total, np.arange(1.0 * len(degrees)))
+    table = counts[:, None] * tilts.shares(expected / counts)
     parent_degrees = draw_by_group(profiles, table, rng)
     return with_total(parent_degrees, total, len(degrees) - 1, rng)
 
 
 @dataclass(frozen=True, eq=False)
 class Tilts:
-    """Distributions of degrees of given means: ``factors`` (d_max + 1,), tilted."""
+    """Distributions of ``numbers`` (n,), such as degrees, of any mean: ``factors`` (n,) tilted."""
 
     factors: Floats
+    numbers: Floats
 
     @classmethod
-    def of(cls, counts: Floats, expected: Floats, degrees: Floats, total: int) -> Tilts:
+    def of(
+        cls, counts: Floats, expected: Floats, shares: Floats, total: int, numbers: Floats
+    ) -> Tilts:
         """The family whose members, mixed over all parents, give the distribution of degrees.
 
         ``counts`` (U,) are the parents of each profile, ``expected`` (U,) their degrees in sum.
         Of all tables with these parents and means, the mixture's is nearest to the distribution.
         """
-        everyone = with_means(degrees, np.array([total / counts.sum()]))[0]
-        means = np.clip(expected / counts, 0.0, len(degrees) - 1)
+        everyone = with_means(shares, np.array([total / counts.sum()]), numbers)[0]
+        means = np.clip(expected / counts, 0.0, numbers[-1])
         factors = everyone.copy()
         for _ in range(_DEGREE_SCALINGS):
-            sums = (counts[:, None] * with_means(factors, means)).sum(0)
+            sums = (counts[:, None] * with_means(factors, means, numbers)).sum(0)
             wanted = everyone * counts.sum()
             factors = factors * np.divide(wanted, sums, out=np.ones_like(sums), where=sums > 0)
             factors = factors / factors.sum()
-        return cls(factors)
+        return cls(factors, numbers)
 
     @property
     def most(self) -> int:
@@ -144,13 +156,13 @@ class Tilts:
         return len(self.factors) - 1
 
     def shares(self, means: Floats) -> Floats:
-        """The distributions (n, d_max + 1) of means (n,)."""
-        return with_means(self.factors, np.clip(means, 0.0, self.most))
+        """The distributions (means, n) of means (means,)."""
+        return with_means(self.factors, np.clip(means, 0.0, self.numbers[-1]), self.numbers)
 
     def draw(self, means: Floats, rng: np.random.Generator) -> Integers:
         """A degree (n,) of each mean."""
         tilts, known = self._curve
-        heights = np.cumsum(_tilted_by(self.factors, np.interp(means, known, tilts)), axis=1)
+        heights = np.cumsum(self._tilted(np.interp(means, known, tilts)), axis=1)
         drawn = (heights < rng.random(len(means))[:, None]).sum(1)
         return np.minimum(drawn, self.most).astype(np.int64)
 
@@ -158,23 +170,25 @@ class Tilts:
     def _curve(self) -> tuple[Floats, Floats]:
         """Tilts, and the means that they give."""
         tilts = np.linspace(-_STEEPEST, _STEEPEST, _CURVE)
-        return tilts, _tilted_by(self.factors, tilts) @ np.arange(self.most + 1)
+        return tilts, self._tilted(tilts) @ self.numbers
+
+    def _tilted(self, tilts: Floats) -> Floats:
+        return _tilted_by(self.factors, tilts, self.numbers)
 
 
-def with_means(shares: Floats, means: Floats) -> Floats:
-    """Distributions (n, d_max + 1) proportional to shares times exp(t k), with given means (n,)."""
-    numbers = np.arange(len(shares))
+def with_means(shares: Floats, means: Floats, numbers: Floats) -> Floats:
+    """Distributions (means, n) of numbers (n,) like shares times exp(t number), of given means."""
     low, high = np.full(len(means), -_STEEPEST), np.full(len(means), _STEEPEST)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        small = _tilted_by(shares, middle) @ numbers < means
+        small = _tilted_by(shares, middle, numbers) @ numbers < means
         low, high = np.where(small, middle, low), np.where(small, high, middle)
-    return _tilted_by(shares, (low + high) / 2)
+    return _tilted_by(shares, (low + high) / 2, numbers)
 
 
-def _tilted_by(shares: Floats, tilts: Floats) -> Floats:
-    """Distributions (n, d_max + 1) proportional to shares times exp(t k), for tilts t (n,)."""
-    logs = np.log(np.maximum(shares, _LEAST_SHARE)) + tilts[:, None] * np.arange(len(shares))
+def _tilted_by(shares: Floats, tilts: Floats, numbers: Floats) -> Floats:
+    """Distributions (tilts, n) proportional to shares times exp(t number)."""
+    logs = np.log(np.maximum(shares, _LEAST_SHARE)) + tilts[:, None] * numbers
     weights = np.exp(logs - logs.max(1, keepdims=True))
     return np.asarray(weights / weights.sum(1, keepdims=True))
 
@@ -219,23 +233,28 @@ def round_unbiased(weights: Floats, rng: np.random.Generator) -> Integers:
 
 
 def referred_rows(
-    wanted: Mapping[str, Integers],
+    wanted: Table,
     parents: Table,
     degrees: Floats,
     rng: np.random.Generator,
 ) -> tuple[Integers, Integers]:
     """The row number (m,) of the parent of each row, and the kind (n,) of each parent.
 
-    ``wanted`` are the attributes (m,) that parents should have; parents of one kind have the same.
+    ``wanted`` are rows with the attributes that parents should have; those of one kind have the
+    same.
     ``degrees`` (most + 1,) is the distribution of how many rows refer to the same one, and no row
     gets more than the greatest; there must be places for all.
     """
-    rows = len(next(iter(wanted.values())))
-    listed = np.stack([parents.codes[name].astype(np.int64) for name in wanted], axis=1)
+    rows, columns = wanted.rows, [*parents.domain]
+    if not rows:
+        return np.zeros(0, dtype=np.int64), np.zeros(parents.rows, dtype=np.int64)
+    codes_wanted, listed = (
+        np.stack([table.codes[column.name] for column in columns], axis=1)
+        for table in (wanted, parents)
+    )
     profiles, kinds = np.unique(listed, axis=0, return_inverse=True)
     kinds = kinds.ravel()
-    codes_wanted = np.stack([codes.astype(np.int64) for codes in wanted.values()], axis=1)
-    nearest = _nearest(codes_wanted, profiles, [parents.domain[name] for name in wanted])
+    nearest = _nearest(codes_wanted, profiles, columns)
     places = _places(np.bincount(nearest, minlength=len(profiles)), kinds, degrees, rng)
     by_kind = np.argsort(kinds, kind="stable")
     seats = np.repeat(by_kind, places[by_kind])
@@ -257,15 +276,39 @@ def _places(
     counts: Integers, kinds: Integers, degrees: Floats, rng: np.random.Generator
 ) -> Integers:
     """How many rows (n,) refer to each parent, of ``counts`` (kinds,) that refer to each kind."""
-    drawn = rng.choice(len(degrees), len(kinds), p=degrees / degrees.sum()) + 0.0
+    most, drawn = len(degrees) - 1, _drawn_by_means(counts, kinds, degrees, rng)
     sums = np.bincount(kinds, drawn, len(counts))
     weights = np.where(sums[kinds] > 0, drawn, _LEAST_WEIGHT)
     sums = np.bincount(kinds, weights, len(counts))
-    order = np.argsort(kinds, kind="stable")
-    expected = (weights / sums[kinds] * counts[kinds])[order]
-    places = np.zeros(len(kinds), dtype=np.int64)
-    places[order] = _rounded(expected, kinds[order], rng)
-    return np.minimum(places, len(degrees) - 1)
+    expected = np.minimum(weights / sums[kinds] * counts[kinds], most)
+    missing, room = counts - np.bincount(kinds, expected, len(counts)), most - expected
+    rooms = np.maximum(np.bincount(kinds, room, len(counts)), _LEAST_WEIGHT)
+    expected += room * np.clip(missing / rooms, 0.0, 1.0)[kinds]
+    order, places = np.argsort(kinds, kind="stable"), np.zeros(len(kinds), dtype=np.int64)
+    places[order] = _rounded(expected[order], kinds[order], rng)
+    return np.minimum(places, most)
+
+
+def _drawn_by_means(
+    counts: Integers, kinds: Integers, degrees: Floats, rng: np.random.Generator
+) -> Floats:
+    """A number (n,) for each parent, from the distribution tilted to the mean of its kind.
+
+    Kinds of about equal means share a tilt, and numbers are the middles of groups of degrees.
+    """
+    parents = np.bincount(kinds, minlength=len(counts))
+    order = np.argsort(counts / parents, kind="stable")
+    ends = np.cumsum(parents[order])
+    alike = np.empty(len(counts), dtype=np.int64)
+    alike[order] = (ends - 1) * _MEANS // ends[-1]
+    _, alike = np.unique(alike, return_inverse=True)
+    starts = _starts(len(degrees) - 1)
+    middles = (starts + np.append(starts[1:], len(degrees)) - 1) / 2
+    shares = np.add.reduceat(degrees, starts)
+    numbers, sums = (np.bincount(alike, each).astype(np.float64) for each in (parents, counts))
+    tilts = Tilts.of(numbers, sums, shares, int(counts.sum()), middles)
+    table = numbers[:, None] * tilts.shares(sums / numbers)
+    return middles[draw_by_group(alike[kinds], table, rng)]
 
 
 def _rounded(expected: Floats, groups: Integers, rng: np.random.Generator) -> Integers:
@@ -291,14 +334,19 @@ def _nearest(codes_wanted: Integers, profiles: Integers, columns: list[Column]) 
 
 
 def _points(columns: list[Column], codes: Integers) -> Floats:
-    """Coordinates (n, d) of rows (n, attributes): numbers in order, values of lists apart."""
+    """Coordinates (n, d) of rows (n, attributes): numbers in order, values of lists apart.
+
+    Missing ones, also where no row of a parent may lack them, are about as far from all others.
+    """
     coordinates, rng = [], np.random.default_rng(_SEED)
     for column, values in zip(columns, codes.T, strict=True):
         directions = rng.normal(size=(column.size, _DIRECTIONS))
         directions /= np.sqrt(2) * np.linalg.norm(directions, axis=1, keepdims=True)
         if column.kind == "nominal":
-            coordinates.append(directions[values])
+            of_none = np.zeros((1, _DIRECTIONS))
+            coordinates.append(np.concatenate([directions, of_none])[values])
         else:
-            missing = values == (-1 if column.null_code is None else column.null_code)
-            coordinates.append(np.stack([values / column.size, 1.0 * missing], axis=1))
+            missing = values >= column.values
+            numbers = np.where(missing, 1 / 2, values / column.size)
+            coordinates.append(np.stack([numbers, 1.0 * missing], axis=1))
     return np.concatenate(coordinates, axis=1)

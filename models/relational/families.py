@@ -4,6 +4,11 @@ Public inputs only. A family is a table and those that refer to it. Behind the d
 is one row with the number of its rows of each child table and two of these by lot, as persons are
 whose rows are of one table alone (``transforms/unit_tables.py``). So a unit more or less is one row
 of the lead's family more or less, and rules across a reference are rules on one row.
+
+A row is in the family of one row that it names, or in none if it must name two rows of units. The
+attributes of what it names otherwise are joined to it, unless these may go while it stays: then the
+joined rows of that reference are a family of their own. So are the rows that lack a reference to a
+family.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cloister.arrays import Integers
 from cloister.constraints import DenialConstraint
 from cloister.constraints.across import AcrossConstraint
 from cloister.constraints.denial import Cell, Predicate
@@ -25,6 +31,7 @@ from cloister.models.transforms.differences import unused_name
 from cloister.models.transforms.unit_tables import (
     UnitTasks,
     holding,
+    may_lack,
     on_one_row,
     two_rows,
     under_fresh_keys,
@@ -34,7 +41,7 @@ from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema import relations
 from cloister.schema.columns import Column, Serial
 from cloister.schema.domain import Domain, Table
-from cloister.schema.fan_outs import rows_changed
+from cloister.schema.fan_outs import families_changed, rows_changed
 from cloister.schema.relations import Database, ForeignKey, Schema
 
 
@@ -44,6 +51,16 @@ def table_of_units(table: str) -> str:
     Names of tables hold no space, so neither is the name of another table.
     """
     return f"units of {table}"
+
+
+def rows_without(key: ForeignKey) -> str:
+    """The name of the family of the rows that lack a reference."""
+    return f"{key.table} without {key.column}"
+
+
+def number_of(key: ForeignKey) -> str:
+    """The name of the noisy number of these rows in a plan."""
+    return f"number of {rows_without(key)}"
 
 
 @dataclass(frozen=True)
@@ -64,11 +81,14 @@ class Child:
         keys = (column for column in domain if isinstance(column, Serial) and column.name != shared)
         return min((column.values for column in keys), default=sys.maxsize)
 
-    def rows(self, table: Table) -> Table:
-        """Rows of the table, with joined attributes, under the names of the tasks."""
-        domain = self.tasks.whole.domain
-        codes = {self.names[column.name]: table.stored[column.name] for column in table.domain}
-        return Table(Domain(tuple(domain[name] for name in codes)), codes)
+    def rows(self, table: Table, keys: Integers) -> Table:
+        """Rows of the table, with joined attributes, under the names of the tasks.
+
+        ``keys`` (n,) are the codes of the rows that they refer to.
+        """
+        stored = {**table.stored, self.key.column: keys}
+        codes = {new: stored[name] for name, new in self.names.items()}
+        return Table(Domain(tuple(self.tasks.whole.domain[name] for name in codes)), codes)
 
     def table(self, rows: Table) -> Table:
         """Rows of the tasks as rows of the table, with joined attributes."""
@@ -82,9 +102,11 @@ class Child:
 class Family:
     """The task ``units`` of the rows of a table with those of its ``children``, by table.
 
-    ``door`` is the name of the table behind the door: its own where it holds no rows of units.
+    ``door`` is the name of the table behind the door. The ``name`` is that of the table, of its
+    rows without a reference, or of those joined with what they refer to.
     """
 
+    name: str
     table: str
     door: str
     units: Task
@@ -123,24 +145,41 @@ def families_of(task: DatabaseTask) -> Mapping[str, Family] | None:
         return None
     for name, table in task.tables.items():
         require_enough_keys(name, relations.rows_domain(schema, name), most_drawn(task, table))
-    for key in other_keys(schema, schema.lead):
-        _require_places(task, key)
-    parents = {key.parent for key in schema.keys if unit_key(schema, key.table) == key}
-    return {
-        name: _family(task, name)
-        for name in schema.tables
-        if name in parents or unit_key(schema, name) is None
-    }
+        _require_places(task, name)
+    families: dict[str, Family] = {}
+    for name in schema.tables:
+        families |= {family.name: family for family in _families_at(task, name)}
+    if any(not family.units.domain.modelled for family in families.values()):
+        return None
+    return families
 
 
-def _require_places(task: DatabaseTask, key: ForeignKey) -> None:
-    """Check that each row of the lead can refer to one; PlanError."""
-    rows, parents = (task.tables[name].data_rows for name in (key.table, key.parent))
-    if rows > parents * key.max_rows:
-        raise PlanError(
-            f"{rows:,} rows of '{key.table}' refer to {parents:,} of '{key.parent}', at most "
-            f"{key.max_rows:,} to the same one; raise max_rows of '{key.table}.{key.column}'"
-        )
+def _families_at(task: DatabaseTask, name: str) -> Iterator[Family]:
+    """Those of the rows of a table, in the order in which they are drawn."""
+    schema, key = task.schema, unit_key(task.schema, name)
+    if key is not None and key.optional:
+        yield _of_rows_without(task, key)
+    for link in loose_keys(schema, name):
+        yield _of_joined_rows(task, link)
+    if key is None or any(unit_key(schema, below.table) == below for below in _below(schema, name)):
+        yield _family(task, name)
+
+
+def _below(schema: Schema, name: str) -> Iterator[ForeignKey]:
+    return (key for key in schema.keys if key.parent == name)
+
+
+def _require_places(task: DatabaseTask, name: str) -> None:
+    """Check that each row of a table of a declared number can refer to what it must; PlanError."""
+    if unit_key(task.schema, name) is not None:
+        return
+    for key in other_keys(task.schema, name):
+        rows, parents = (task.tables[each].data_rows for each in (name, key.parent))
+        if rows > parents * key.max_rows and not key.optional:
+            raise PlanError(
+                f"{rows:,} rows of '{name}' refer to {parents:,} of '{key.parent}', at most "
+                f"{key.max_rows:,} to the same one; raise max_rows of '{name}.{key.column}'"
+            )
 
 
 def families_behind_door(task: DatabaseTask) -> Mapping[str, Family]:
@@ -152,51 +191,98 @@ def families_behind_door(task: DatabaseTask) -> Mapping[str, Family]:
 
 
 def has_families(schema: Schema) -> bool:
-    """Whether units are rows of the lead, and each row of one refers to one row of one at most.
-
-    All of its rows then belong to one unit, and a random part is left out of too many. Other
-    references lead to tables without rows of units that refer to none, and none may be missing.
-    """
-    simple = not any(key.optional or key.to_itself for key in schema.keys)
-    single = all(len(schema.keys_to_units(name)) <= 1 for name in schema.tables)
-    outside = [name for name in schema.tables if name not in schema.holding]
-    plain = all(
-        relations.rows_domain(schema, name).modelled and not schema.parents_of(name)
-        for name in outside
+    """Whether rows that others choose have attributes, and tables without units refer to none."""
+    chosen = (key.parent for key in keys_with_degrees(schema))
+    outside = (name for name in schema.tables if name not in schema.holding)
+    return all(relations.rows_domain(schema, name).modelled for name in chosen) and all(
+        unit_key(schema, name) is None for name in outside
     )
-    alone = not schema.keys_to_units(schema.lead) and schema.units in ((), (schema.lead,))
-    return simple and single and plain and alone
 
 
 def unit_key(schema: Schema, table: str) -> ForeignKey | None:
-    """The reference of a table to rows of units; None if it has none."""
-    return next(iter(schema.keys_to_units(table)), None)
+    """The reference of a table by which its rows are in a family; None if they are in none.
+
+    Of those to rows of units the one that is never missing, else the first. Rows that must name two
+    go with either: a table of units would change in each row that loses one, and with it the noise,
+    so that single rows, joined with both, say more.
+    """
+    required = schema.keys_to_units(table)
+    if required:
+        return required[0] if len(required) == 1 else None
+    return next((key for key in _optional_to_units(schema, table) if not key.to_itself), None)
+
+
+def _optional_to_units(schema: Schema, table: str) -> Iterator[ForeignKey]:
+    keys = schema.parents_of(table)
+    return (key for key in keys if key.optional and key.parent in schema.holding)
 
 
 def other_keys(schema: Schema, table: str) -> tuple[ForeignKey, ...]:
-    """The references of a table to tables without rows of units, such as catalogues."""
-    return tuple(key for key in schema.parents_of(table) if key.parent not in schema.holding)
+    """The references of a table whose rows are joined to its own: they stay if these do."""
+    apart = (unit_key(schema, table), *loose_keys(schema, table))
+    return tuple(key for key in schema.parents_of(table) if key not in apart)
+
+
+def loose_keys(schema: Schema, table: str) -> tuple[ForeignKey, ...]:
+    """The references of a table to rows that may go, while its own rows stay."""
+    chosen = unit_key(schema, table)
+    itself = (key for key in schema.parents_of(table) if key.to_itself)
+    keys = dict.fromkeys((*_optional_to_units(schema, table), *itself))
+    return tuple(key for key in keys if key != chosen)
 
 
 def _keeps_rules(task: DatabaseTask, key: ForeignKey) -> bool:
-    """Whether no rule is on a reference to a table without units, but for a key with the unit's."""
-    if unit_key(task.schema, key.table) == key:
-        return True
-    rules = (rule for rule in task.tables[key.table].hard if key.column in rule.attributes)
-    pair, unit = distinct_pairs(task).get(key.table, ()), unit_key(task.schema, key.table)
-    with_unit = unit is not None and {key.column, unit.column} == {*pair}
-    paired = all(with_unit and len(rule.attributes) == 2 for rule in rules)
-    return paired and not any(rule.key == key for rule in task.across)
+    """Whether rows keep the rules on a reference and across it.
+
+    Rows that lack one to a family are drawn without the others, so no rule is on two rows then.
+    Where it leads to no family, they keep a key of two, or rules across it if rows may be left out.
+    """
+    hard, unit = task.tables[key.table].hard, unit_key(task.schema, key.table)
+    if key.order and (unit != key or key.optional):
+        return False
+    if unit == key:
+        alone = under_fresh_keys(hard, relations.rows_domain(task.schema, key.table))
+        single = all(rule.arity == 1 and key.column not in rule.attributes for rule in alone)
+        return single or not key.optional
+    rules = [rule for rule in hard if key.column in rule.attributes]
+    pair = distinct_pairs(task).get(key.table, ())
+    paired = unit is None or unit.column in pair
+    both = all(paired and {*rule.attributes} == {*pair} for rule in rules)
+    across = any(rule.key == key for rule in task.across)
+    needed = key.table == task.schema.lead and not key.optional
+    return both and not (across and (rules or needed))
+
+
+def keys_with_degrees(schema: Schema) -> list[ForeignKey]:
+    """The references of which it is counted how many rows name the same one."""
+    tables = schema.tables
+    return [k for name in tables for k in (*other_keys(schema, name), *loose_keys(schema, name))]
+
+
+def keys_to_families(schema: Schema) -> list[ForeignKey]:
+    """The references by which rows are in families, of which some lack it."""
+    keys = (unit_key(schema, name) for name in schema.tables)
+    return [key for key in keys if key is not None and key.optional]
 
 
 def attributes_of(schema: Schema, table: str) -> Domain:
     """The columns of a table's rows, with the attributes of the other rows that they refer to."""
-    joined = (
-        relations.parent_column(key, relations.rows_domain(schema, key.parent)[name])
-        for key in other_keys(schema, table)
-        for name in relations.rows_domain(schema, key.parent).modelled
-    )
-    return Domain((*relations.rows_domain(schema, table), *joined))
+    key = unit_key(schema, table)
+    columns = (each for each in relations.rows_domain(schema, table) if not _names(key, each))
+    return Domain((*columns, *(column for _, _, column in _joined(schema, table))))
+
+
+def _names(key: ForeignKey | None, column: Column) -> bool:
+    return key is not None and key.column == column.name
+
+
+def _joined(schema: Schema, table: str) -> Iterator[tuple[ForeignKey, str, Column]]:
+    """Each attribute that is joined to rows: the reference, its name there and its column here."""
+    for key in other_keys(schema, table):
+        domain = relations.rows_domain(schema, key.parent)
+        for name in domain.modelled:
+            column = relations.parent_column(key, domain[name])
+            yield key, name, may_lack(column, column.name) if key.optional else column
 
 
 def _family(task: DatabaseTask, name: str) -> Family:
@@ -204,19 +290,19 @@ def _family(task: DatabaseTask, name: str) -> Family:
     domain = attributes_of(schema, name)
     columns: list[Column] = [domain[attribute] for attribute in domain.modelled]
     rules, rows = [*_own_rules(task, name)], {}
-    for key in schema.keys:
-        if key.parent == name and unit_key(schema, key.table) == key:
-            names, whole = _flat(task, key)
-            counted = unused_name(f"rows of {key.table}", domain)
-            counts = unit_columns(whole, counted, least=0)
-            rows[key.table] = (key, names, counts)
-            columns += counts.columns
-            rules += counts.constraints
+    keys = [key for key in _below(schema, name) if unit_key(schema, key.table) == key]
+    for key in keys:
+        names, whole = _flat(task, key)
+        counted = unused_name(f"rows of {key.table}", domain)
+        counts = unit_columns(whole, counted, least=0)
+        rows[key.table] = (key, names, counts)
+        columns += counts.columns
+        rules += counts.constraints
     units = replace(
         table,
         domain=Domain(tuple(columns)),
         constraints=tuple(rules),
-        neighbours=Neighbours(task.neighbours.relation, rows_changed(schema)[name]),
+        neighbours=Neighbours(task.neighbours.relation, families_changed(schema, name, keys)),
         wanted_rows=most_drawn(task, table),
         given=(*domain.modelled, *(n for _, _, counts in rows.values() for n in counts.facts)),
     )
@@ -224,8 +310,44 @@ def _family(task: DatabaseTask, name: str) -> Family:
         child: Child(key, names, counts.tasks(units))
         for child, (key, names, counts) in rows.items()
     }
-    door = table_of_units(name) if name in schema.holding else name
-    return Family(name, door, units, children)
+    plain = name not in schema.holding and not schema.parents_of(name)
+    return Family(name, name, name if plain else table_of_units(name), units, children)
+
+
+def _of_rows_without(task: DatabaseTask, key: ForeignKey) -> Family:
+    """That of the rows that lack a reference to a family: half of them, until they are counted."""
+    table, domain = task.tables[key.table], attributes_of(task.schema, key.table)
+    units = replace(
+        table,
+        domain=Domain(tuple(domain[name] for name in domain.modelled)),
+        constraints=tuple(_own_rules(task, key.table)),
+        data_rows=max(table.data_rows // 2, 1),
+    )
+    return Family(rows_without(key), key.table, rows_without(key), units, {})
+
+
+def _of_joined_rows(task: DatabaseTask, key: ForeignKey) -> Family:
+    """That of the rows that have a reference, joined with what it leads to."""
+    of_rows, of_parents = relations.joined_domain(task.schema, key)
+    present = relations.own_column(key.table, task.schema.tables[key.table][key.column])
+    given = tuple(name for name in of_rows.names if name != present.name)
+    joined = relations.joined_table(key)
+    units = replace(
+        task.tables[key.table],
+        domain=Domain((*(of_rows[name] for name in given), *of_parents)),
+        constraints=tuple(_on_joined_row(task, key)),
+        neighbours=Neighbours(task.neighbours.relation, rows_changed(task.schema)[joined]),
+        given=given,
+        targets={},
+    )
+    return Family(joined, key.table, joined, units, {})
+
+
+def _on_joined_row(task: DatabaseTask, key: ForeignKey) -> Iterator[DenialConstraint]:
+    """The rules across a reference as rules on a joined row, of which both have the names."""
+    for rule in task.across:
+        if rule.key == key:
+            yield DenialConstraint(rule.name, tuple(on_one_row(rule.rule.predicates, {})))
 
 
 def _own_rules(task: DatabaseTask, name: str) -> Iterator[DenialConstraint]:
@@ -234,9 +356,29 @@ def _own_rules(task: DatabaseTask, name: str) -> Iterator[DenialConstraint]:
     The others its rows keep as rows of that one.
     """
     domain, alone = relations.rows_domain(task.schema, name), unit_key(task.schema, name) is None
+    names = {*domain.names} - {key.column for key in task.schema.parents_of(name)}
     for rule in under_fresh_keys(task.tables[name].constraints, domain):
-        if (alone or rule.arity == 1) and {*rule.attributes} <= {*domain.names}:
+        if (alone or rule.arity == 1) and {*rule.attributes} <= names:
             yield rule
+    yield from _joined_rules(
+        task, name, {column: column for column in attributes_of(task.schema, name).names}
+    )
+
+
+def _joined_rules(
+    task: DatabaseTask, name: str, names: Mapping[str, str]
+) -> Iterator[DenialConstraint]:
+    """Rules across references whose attributes are joined, as rules on a row with other ``names``.
+
+    Not those on missing values of what a row may lack: it would break them without.
+    """
+    for rule in task.across:
+        lacking = rule.key.optional and any(p.right is None for p in rule.rule.predicates)
+        if rule.key in other_keys(task.schema, name) and not lacking:
+            parents = relations.rows_domain(task.schema, rule.key.parent)
+            joined = (relations.parent_column(rule.key, parents[each]) for each in parents.modelled)
+            above = {column.name: names[column.name] for column in joined}
+            yield _on_one_row(task, rule, names, above)
 
 
 def _flat(task: DatabaseTask, key: ForeignKey) -> tuple[Mapping[str, str], Task]:
@@ -247,11 +389,15 @@ def _flat(task: DatabaseTask, key: ForeignKey) -> tuple[Mapping[str, str], Task]
     names: dict[str, str] = {}
     for name in (key.column, *below.names):
         names[name] = unused_name(f"{key.table}.{name}", given)
-    reference = schema.tables[key.table][key.column]
+    reference = schema.tables[key.parent][key.key]
     columns = [replace(reference, name=names[key.column])]
     columns += [replace(column, name=names[column.name]) for column in below]
-    rules = [_with_names(r, names) for r in table.constraints if names.keys() >= {*r.attributes}]
-    rules += [_on_one_row(task, rule, names) for rule in task.across if rule.key == key]
+    ruled = names.keys() - {each.column for each in schema.parents_of(key.table) if each != key}
+    rules = [_with_names(r, names) for r in table.constraints if ruled >= {*r.attributes}]
+    columns_above = {relations.parent_column(key, each).name: each.name for each in above}
+    across = (rule for rule in task.across if rule.key == key)
+    rules += [_on_one_row(task, rule, names, columns_above) for rule in across]
+    rules += _joined_rules(task, key.table, names)
     whole = replace(
         table,
         domain=Domain((*given, *columns)),
@@ -280,57 +426,80 @@ def _with_names(rule: DenialConstraint, names: Mapping[str, str]) -> DenialConst
 
 
 def _on_one_row(
-    task: DatabaseTask, across: AcrossConstraint, names: Mapping[str, str]
+    task: DatabaseTask,
+    across: AcrossConstraint,
+    names: Mapping[str, str],
+    above: Mapping[str, str],
 ) -> DenialConstraint:
-    """A rule across a reference as one on a row with the attributes of its parent."""
-    key, tables, below, above = across.key, task.schema.tables, dict[str, str](), dict[str, str]()
-    for column in tables[key.table]:
-        below[relations.own_column(key.table, column).name] = names.get(column.name, column.name)
-    for column in tables[key.parent]:
-        above[relations.parent_column(key, column).name] = column.name
+    """A rule across a reference as one on a row with attributes of its parent, named ``above``."""
+    table = across.key.table
+    below = {
+        relations.own_column(table, column).name: names.get(column.name, column.name)
+        for column in task.schema.tables[table]
+    }
     return DenialConstraint(
         across.name, tuple(on_one_row(across.rule.predicates, {1: below, 2: above}))
     )
 
 
 def unit_tables(database: Database, task: DatabaseTask) -> Mapping[str, Table]:
-    """The table of units of each family of bounded rows, by name; none if there are no families.
+    """The table of each family of bounded rows of units, by name; none if there are no families.
 
     Privacy: a row is a function of one row of its table and of those that refer to it, in the order
         that bounding gave them by a keyed hash: their number, and the first two, or two neighbours
-        in their declared order. A unit has one row of the lead, and of each table below no more
-        than its fan-out
-        (:func:`cloister.schema.fan_outs.rows_changed`).
+        in their declared order. :func:`cloister.schema.fan_outs.families_changed` says how many
+        rows a unit changes. Rows that lack a reference lacked it when they were read, whatever
+        became of those that they could have named.
     """
-    return {
-        family.door: _units_in(family, database)
-        for family in families_behind_door(task).values()
-        if family.table in task.schema.holding
+    schema, families = task.schema, families_behind_door(task)
+    tables = {
+        name: _units_in(family, database)
+        for name, family in _doors_of_units(families).items()
+        if family.table in schema.holding
     }
+    for key in keys_to_families(schema) if families else ():
+        rows = with_joined(database, key.table)
+        lacking = rows.take(database.references(key) == relations.MISSING)
+        names = families[rows_without(key)].units.domain.names
+        tables[rows_without(key)] = lacking.select(names).narrow()
+    return tables
+
+
+def catalogue_tables(database: Database, task: DatabaseTask) -> Mapping[str, Table]:
+    """Those of tables without rows of units that refer to others.
+
+    Privacy: a row is a function of one row and of those that it must name.
+    """
+    families = _doors_of_units(families_behind_door(task)).items()
+    outside = ((n, each) for n, each in families if each.table not in task.schema.holding)
+    return {name: _units_in(family, database) for name, family in outside}
+
+
+def _doors_of_units(families: Mapping[str, Family]) -> Mapping[str, Family]:
+    """The families whose rows are made of a table and of what refers to it, by door."""
+    named = ((each.door, each) for each in families.values())
+    return {door: family for door, family in named if door == table_of_units(family.table)}
 
 
 def _units_in(family: Family, database: Database) -> Table:
-    rows = with_joined(database, family.table)
+    rows, number = with_joined(database, family.table), database.tables[family.table].rows
     codes = {name: rows.stored[name] for name in family.units.domain.names if name in rows.domain}
     for name, child in family.children.items():
         owners = relations.parent_rows(database, child.key)
         linked = np.flatnonzero(owners >= 0)
-        reference = database.tables[name].stored[child.key.column]
-        referring = with_joined(database, name)
-        columns = Domain((database.tables[name].domain[child.key.column], *referring.domain))
-        whole = Table(columns, {**referring.stored, child.key.column: reference})
-        codes |= two_rows(child.tasks, child.rows(whole).take(linked), owners[linked], rows.rows)
+        referring = child.rows(with_joined(database, name), database.references(child.key))
+        codes |= two_rows(child.tasks, referring.take(linked), owners[linked], number)
     return Table(family.units.domain, {n: codes[n] for n in family.units.domain.names}).narrow()
 
 
 def with_joined(database: Database, name: str) -> Table:
     """Rows of a table with the attributes of the other rows that they refer to."""
-    schema, rows = database.schema, database.tables[name]
+    schema, rows = database.schema, relations.row_table(database, name)
     domain = attributes_of(schema, name)
     codes = {column: rows.stored[column] for column in domain.names if column in rows.domain}
-    for key in other_keys(schema, name):
-        parents, owners = database.tables[key.parent], relations.parent_rows(database, key)
-        for column in relations.rows_domain(schema, key.parent).modelled:
-            joined = relations.parent_column(key, parents.domain[column]).name
-            codes[joined] = parents.stored[column][owners]
+    for key, attribute, column in _joined(schema, name):
+        owners = relations.parent_rows(database, key)
+        parents = relations.row_table(database, key.parent).codes[attribute]
+        codes[column.name] = np.full(len(owners), column.values)
+        codes[column.name][owners >= 0] = parents[owners[owners >= 0]]
     return Table(domain, codes)

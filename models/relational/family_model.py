@@ -24,13 +24,24 @@ from cloister.models.protocol import (
     counted_rows,
     part_of_arrays,
 )
-from cloister.models.relational.constraints import distinct_pairs, without_duplicates
+from cloister.models.relational.constraints import (
+    KeyRules,
+    distinct_pairs,
+    keep_rules,
+    without_cycles,
+    without_duplicates,
+)
 from cloister.models.relational.degrees import DegreeGroups, referred_rows
 from cloister.models.relational.families import (
     Child,
     Family,
     families_of,
+    keys_to_families,
+    keys_with_degrees,
+    loose_keys,
+    number_of,
     other_keys,
+    rows_without,
     unit_key,
     with_joined,
 )
@@ -38,13 +49,15 @@ from cloister.models.relational.family_plan import Families, FamilyParameters
 from cloister.models.relational.link_plan import DEGREES
 from cloister.models.sampling.drawing import number_keys
 from cloister.models.task import DatabaseTask, Plan, Task
-from cloister.models.transforms.companions import Companions, RowDraws, RowModel, companions_of
+from cloister.models.transforms.companions import Companions, RowModel, companions_of, rest_of_rows
 from cloister.models.transforms.unit_model import FLATNESS, People, UnitsSampler, counted_units
+from cloister.models.transforms.units import NUMBER
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.transformations import LabelledDoor
 from cloister.schema import relations
 from cloister.schema.domain import Domain, Table
+from cloister.schema.partition import one_part
 from cloister.schema.relations import Database, ForeignKey, joined_table, parent_column
 
 _SEED = 20_261_128
@@ -77,6 +90,15 @@ _CHOSEN = (
     "alike each gets a part, in proportion to a number drawn from the distribution of degrees"
 )
 
+_WITHOUT = "{}: these rows are drawn alone, as many as a noisy count says"
+
+_UNDER = (
+    "{}: where a row has one, the attributes of what it refers to are drawn under its own and "
+    "those of what it must refer to"
+)
+
+_ABOVE = "{}: no row is above itself: one of each circle exchanges what it refers to, or loses it"
+
 _LEFT_OUT = (
     "rows that constraints leave no place for are drawn from flatter probabilities, then their "
     "parent's rows begin anew, then they go to other parents, and what none can have is left out, "
@@ -90,8 +112,8 @@ _NUMBERED = "rows are numbered afresh, and references name the row that they wer
 class FamilyModel:
     """The model ``fitted`` of each family, and the companions of the rows of each child table.
 
-    ``degrees`` (max_rows + 1,) are the distributions of how many rows refer to the same one of a
-    table without units, by the name of the joined table.
+    ``degrees`` (max_rows + 1,) are the distributions of how many rows refer to the same one, by the
+    name of the table of degrees, of references by which rows are in no family.
     """
 
     base: str
@@ -106,9 +128,14 @@ class FamilyModel:
         """None: models of released statistics give any number of rows."""
         return None
 
-    def counted_rows(self, table: str, task: Task) -> CountedRows:  # noqa: ARG002
-        """What was counted of the rows of a table, or of those that its rows refer to."""
+    def counted_rows(self, table: str, task: Task) -> CountedRows | None:  # noqa: ARG002
+        """What was counted of the rows of a table, or of those that its rows refer to.
+
+        None where some rows were counted apart.
+        """
         key = unit_key(self.task.schema, table)
+        if key is not None and key.optional:
+            return None
         if key is None:
             return counted_rows(self.fitted[table], self.families[table].units)
         family, columns = self.families[key.parent], self.task.schema.tables[table].modelled
@@ -123,7 +150,7 @@ class FamilyModel:
         return {
             table: {name: each for name, each in fitted.histograms.items() if name in tables[table]}
             for table, fitted in self.fitted.items()
-            if unit_key(self.task.schema, table) is None
+            if table in tables and unit_key(self.task.schema, table) is None
         }
 
     @property
@@ -136,16 +163,22 @@ class FamilyModel:
         return (*self._sentences(), _LEFT_OUT, _NUMBERED)
 
     def _sentences(self) -> Iterator[str]:
+        schema = self.task.schema
         for name, family in self.families.items():
-            if name != self.task.schema.lead and name in self.task.schema.holding:
+            if name in schema.tables and unit_key(schema, name) is not None:
                 yield _GIVEN.format(name)
             for child in family.children.values():
                 yield from self._of_child(name, child)
             for sentence in self.fitted[name].post_processing():
                 yield f"{family.door}: {sentence}"
-        for name in self.task.schema.tables:
-            for key in other_keys(self.task.schema, name):
-                yield _CHOSEN.format(f"{name}.{key.column}", key.parent)
+        yield from (_WITHOUT.format(rows_without(key)) for key in keys_to_families(schema))
+        for key in keys_with_degrees(schema):
+            reference = f"{key.table}.{key.column}"
+            if key in loose_keys(schema, key.table):
+                yield _UNDER.format(reference)
+            yield _CHOSEN.format(reference, key.parent)
+            if key.to_itself:
+                yield _ABOVE.format(reference)
 
     def _of_child(self, parent: str, child: Child) -> Iterator[str]:
         second = bool(child.tasks.second)
@@ -194,6 +227,7 @@ class _Drawing:
         self._schema = model.task.schema
         self._tables: dict[str, Table] = {}
         self._units: dict[str, Table] = {}
+        self._attributes: dict[str, Table] = {}
 
     @property
     def database(self) -> Database:
@@ -202,28 +236,67 @@ class _Drawing:
 
     def add(self, name: str) -> None:
         """Draw the rows of a table; SampleError if they cannot be."""
-        source, family = self._rng.spawn(1)[0], self._model.families.get(name)
-        if key := unit_key(self._schema, name):
-            rows = self._children(key, source)
-        else:
-            assert family is not None
-            rows = self._units[name] = self._model.fitted[name].sample(self._number(name), source)
+        source, key = self._rng.spawn(1)[0], unit_key(self._schema, name)
+        rows = self._rows_of(name, source)
         references = self._references(name, rows, source.generator)
-        codes = {**rows.stored, **references}
+        stays = np.ones(rows.rows, dtype=bool)
+        for each in self._schema.required_of(name):
+            if each.column in references:
+                stays &= references[each.column] != self._missing(each)
+        rows = self._units[name] = rows.take(stays)
+        self._attributes[name] = self._without_references(name, rows)
+        codes = {**rows.stored, **{name: each[stays] for name, each in references.items()}}
         table = Table.completed(self._schema.tables[name], codes, rows.rows)
         preset = tuple(each.column for each in self._schema.parents_of(name))
         self._tables[name] = number_keys(table, 0, preset=preset)
-        if family is not None and key is not None:
-            whole = with_joined(self.database, name)
+        for link in loose_keys(self._schema, name):
+            owners = {link.column: self._linked(link, source.generator)}
+            stored = {**self._tables[name].stored, **owners}
+            self._tables[name] = Table(table.domain, stored)
+        if name in self._model.families and key is not None:
+            units, known = self._model.families[name].units, with_joined(self.database, name)
+            columns = [column for column in units.domain.names if column in known.domain]
             model = self._model.fitted[name]
-            self._units[name] = _with_children(family, model, whole, source.generator)
+            self._units[name] = _with_rest(units, model, known.select(columns), source.generator)
+
+    def _rows_of(self, name: str, source: SamplingSource) -> Table:
+        """The rows of a table with joined attributes, and references to their families."""
+        key = unit_key(self._schema, name)
+        if key is None:
+            return self._model.fitted[name].sample(self._number(name), source)
+        rows = self._children(key, source)
+        if not key.optional:
+            return rows
+        reference, family = self._schema.tables[name][key.column], rows_without(key)
+        most = self._model.families[key.parent].children[name].most - rows.rows
+        number = min(self._scaled(self._model.families[family].units.data_rows), most)
+        alone = self._model.fitted[family].sample(number, source)
+        domain = Domain((reference, *alone.domain))
+        stored = {**alone.stored, key.column: np.full(number, reference.values)}
+        return Table.concatenate(
+            [Table(domain, {n: each[n] for n in domain.names}) for each in (rows.stored, stored)]
+        )
+
+    def _without_references(self, name: str, rows: Table) -> Table:
+        """The attributes of rows, and whether they have references that may be missing."""
+        domain, key = relations.rows_domain(self._schema, name), unit_key(self._schema, name)
+        codes = {column: rows.stored[column] for column in domain.modelled}
+        if key is not None and key.optional:
+            null = self._schema.tables[name][key.column].null_code
+            codes[key.column] = (rows.codes[key.column] != null).astype(np.int64)
+        return Table(Domain(tuple(domain[column] for column in codes)), codes)
 
     def _number(self, name: str) -> int:
-        """The rows of a table without references to units: as wanted, or as many as declared."""
+        """The rows of a table in no family: as wanted, or as many as declared and there is room."""
         if name == self._schema.lead:
             return self._rows
-        task = self._model.task
-        return -(-task.tables[name].data_rows * self._rows // task.data_rows)
+        required = (key for key in other_keys(self._schema, name) if not key.optional)
+        room = [self._tables[key.parent].rows * self._most(key) for key in required]
+        return min([self._scaled(self._model.task.tables[name].data_rows), *room])
+
+    def _scaled(self, rows: int) -> int:
+        """So many rows of the data as rows of the output."""
+        return -(-rows * self._rows // self._model.task.data_rows)
 
     def _children(self, key: ForeignKey, source: SamplingSource) -> Table:
         """The rows that refer to rows of a family, with joined attributes."""
@@ -233,7 +306,7 @@ class _Drawing:
         most = [child.most]
         for link in other_keys(self._schema, key.table):
             parents = self._tables[link.parent].rows
-            most.append(parents * link.max_rows)
+            most += [] if link.optional else [parents * self._most(link)]
             if self._pair(link):
                 people = replace(people, counts=np.minimum(people.counts, parents))
         people = people.lowered(min(most), source.generator)
@@ -243,49 +316,111 @@ class _Drawing:
     def _references(
         self, name: str, rows: Table, rng: np.random.Generator
     ) -> Mapping[str, Integers]:
-        """The rows of tables without units that rows refer to."""
+        """The rows that others refer to by references whose attributes are joined."""
         references: dict[str, Integers] = {}
+        for key in loose_keys(self._schema, name):
+            references[key.column] = np.full(rows.rows, self._missing(key))
         for key in other_keys(self._schema, name):
-            parents, degrees = self._tables[key.parent], self._model.degrees[joined_table(key)]
-            joined = {
-                attribute: rows.stored[parent_column(key, parents.domain[attribute]).name]
-                for attribute in relations.rows_domain(self._schema, key.parent).modelled
-            }
-            owners, kinds = referred_rows(joined, parents, degrees, rng)
-            if pair := self._pair(key):
-                left = rows.stored[pair] if pair in rows.stored else references[pair]
-                sizes = (int(left.max(initial=0)) + 1, parents.rows)
+            chosen = self._referring(key, rows)
+            joined = self._joined(key, rows.take(chosen))
+            owners, kinds = self._owners(key, joined, rng)
+            partner = self._pair(key)
+            left = references.get(partner, rows.stored.get(partner)) if partner else None
+            if left is not None:
+                sizes = (int(left.max(initial=0)) + 1, self._tables[key.parent].rows)
                 owners = without_duplicates(left, owners, sizes, kinds, key.max_rows, rng)
-            references[key.column] = owners
+            owners = self._keeping(key, self._without_references(name, rows.take(chosen)), owners)
+            references[key.column] = np.full(rows.rows, self._missing(key))
+            references[key.column][chosen] = owners
         return references
 
+    def _missing(self, key: ForeignKey) -> int:
+        """The code of a reference that is missing; that of no row where none may be."""
+        return self._schema.tables[key.table][key.column].values
+
+    def _referring(self, key: ForeignKey, rows: Table) -> Integers:
+        """Which rows have a reference, at most as many as there are places."""
+        if not key.optional:
+            return np.arange(rows.rows)
+        chosen = np.flatnonzero(rows.codes[key.column])
+        most = self._attributes[key.parent].rows * key.max_rows
+        return np.sort(self._rng.generator.permutation(chosen)[:most])
+
+    def _joined(self, key: ForeignKey, rows: Table) -> Table:
+        """The attributes of the rows that rows refer to, as these were drawn with."""
+        parents = self._attributes[key.parent].domain
+        codes = {name: rows.codes[parent_column(key, parents[name]).name] for name in parents.names}
+        return Table(parents, codes)
+
+    def _owners(
+        self, key: ForeignKey, joined: Table, rng: np.random.Generator
+    ) -> tuple[Integers, Integers]:
+        """Rows that have the joined attributes, and the kinds of all that may be referred to."""
+        degrees = self._model.degrees[relations.degree_table(key)][: self._most(key) + 1]
+        return referred_rows(joined, self._attributes[key.parent], degrees, rng)
+
+    def _most(self, key: ForeignKey) -> int:
+        """The most rows that may refer to the same one: in a key of two, one for each partner."""
+        partner = self._pair(key)
+        rows = (
+            self._tables[each.parent].rows
+            for each in self._schema.parents_of(key.table)
+            if each.column == partner
+        )
+        return min([key.max_rows, *rows])
+
+    def _linked(self, key: ForeignKey, rng: np.random.Generator) -> Integers:
+        """The rows that a table's rows refer to by a reference to rows that may go."""
+        name, family = key.table, self._model.families[joined_table(key)]
+        chosen = self._referring(key, self._attributes[name])
+        codes = relations.of_row(name, self._attributes[name], chosen)
+        for each in relations.earlier_keys(self._schema, key):
+            owners = relations.parent_rows(self.database, each)[chosen]
+            codes |= relations.of_parent(each, self._attributes[each.parent], owners)
+        given = Domain(tuple(family.units.domain[column] for column in family.units.given))
+        known = Table(given, {column: codes[column] for column in given.names})
+        rows = _with_rest(family.units, self._model.fitted[family.name], known, rng)
+        owners = np.full(self._tables[name].rows, self._missing(key))
+        referred = self._owners(key, self._joined(key, rows), rng)[0]
+        if key.to_itself:
+            whole = np.full(len(owners), relations.MISSING)
+            whole[chosen] = referred
+            referred = without_cycles(whole, rng)[chosen]
+        owners[chosen] = self._keeping(key, self._attributes[name].take(chosen), referred)
+        return owners
+
+    def _keeping(self, key: ForeignKey, rows: Table, owners: Integers) -> Integers:
+        """The rows that some refer to, changed so that rules across the reference hold."""
+        rules = tuple(rule for rule in self._model.task.across if rule.key == key)
+        if rules:
+            across, sides = KeyRules(rules, (), copied=False), (rows, self._attributes[key.parent])
+            rng, most = self._rng.generator, key.max_rows
+            owners = keep_rules(across, self._schema, key, sides, owners, most, rng)[1]
+        return np.where(owners == relations.MISSING, self._missing(key), owners)
+
     def _pair(self, key: ForeignKey) -> str | None:
-        """The reference that is a key together with another one, where it precedes that."""
+        """The reference that is a key together with another one."""
         pair = distinct_pairs(self._model.task).get(key.table, ())
-        columns = [each.column for each in self._schema.parents_of(key.table)]
-        before = columns[: columns.index(key.column)]
-        return next((c for c in pair if c in before), None) if key.column in pair else None
+        return next((c for c in pair if c != key.column), None) if key.column in pair else None
 
 
-def _with_children(family: Family, model: RowModel, rows: Table, rng: np.random.Generator) -> Table:
-    """Rows of a table with the rest of their family; without children where none can be drawn."""
-    tasks = family.tasks[0]
-    domain = Domain(tuple(column for column in family.units.domain if column.name in rows.domain))
-    known = Table(domain, {name: rows.stored[name] for name in domain.names})
-    left, drawn, chosen = np.arange(rows.rows), Table.completed(family.units.domain, {}, 0), []
+def _with_rest(task: Task, model: RowModel, known: Table, rng: np.random.Generator) -> Table:
+    """Rows of which some attributes are known with the rest, of first values if none is possible.
+
+    Of rows of units that is to have no children.
+    """
+    left, drawn, chosen = np.arange(known.rows), Table.completed(task.domain, {}, 0), []
     for attempt in range(_TRIES):
-        flatness = FLATNESS if 2 * attempt >= _TRIES else 0.0
-        units, alive = RowDraws(tasks, model, flatness).units(known.take(left), rng)
-        drawn = Table.concatenate([drawn, units.take(alive)])
-        chosen.append(left[alive])
-        left = left[~alive]
         if not len(left):
             break
-    drawn = Table.concatenate(
-        [drawn, Table.completed(drawn.domain, known.take(left).stored, len(left))]
-    )
+        flatness = FLATNESS if 2 * attempt >= _TRIES else 0.0
+        rows, alive = rest_of_rows(task, model, known.take(left), flatness, rng)
+        drawn = Table.concatenate([drawn, rows.take(alive)])
+        chosen.append(left[alive])
+        left = left[~alive]
+    rest = Table.completed(drawn.domain, known.take(left).stored, len(left))
     order = np.argsort(np.concatenate([*chosen, left]))
-    return drawn.take(order)
+    return Table.concatenate([drawn, rest]).take(order)
 
 
 def restore_families(
@@ -320,8 +455,16 @@ def train_families(
     base: AnySynthesizer, private: DatabaseDoor, task: DatabaseTask, plan: Plan[FamilyParameters]
 ) -> FamilyModel:
     """The models of all families, parents first, and what goes with what in their rows."""
-    families = dict(plan.parameters.planned(families_of(task) or {}))
+    counts, families = plan.parameters.counts, dict(families_of(task) or {})
+    families = dict(plan.parameters.planned(families))
     rng, fitted, companions = SamplingSource(_SEED), dict[str, RowModel](), {}
+    degrees = {
+        name: _degrees(private, task, key, counts[name])
+        for key in keys_with_degrees(task.schema)
+        for name in [relations.degree_table(key)]
+    }
+    for name, number in _counted(private, task, families, degrees, counts).items():
+        families[name] = families[name].estimated(number)
     for name, plan_of_family in plan.parameters.plans.items():
         family = families[name]
         door = _door(private, family)
@@ -331,13 +474,35 @@ def train_families(
             if child in families:
                 units = fitted[name].sample(min(_PILOT, family.units.data_rows), rng.spawn(1)[0])
                 rows = family.units.data_rows * float(of.tasks.counts(units).mean())
+                lacking = families.get(rows_without(of.key))
+                rows += lacking.units.data_rows if lacking else 0
                 families[child] = families[child].estimated(max(round(rows), 1))
-    degrees = {
-        joined_table(key): _degrees(private, task, key, plan.parameters.degrees[joined_table(key)])
-        for name in task.schema.tables
-        for key in other_keys(task.schema, name)
-    }
     return FamilyModel(base.name, task, families, fitted, companions, degrees)
+
+
+def _counted(
+    private: DatabaseDoor,
+    task: DatabaseTask,
+    families: Families,
+    degrees: Mapping[str, Floats],
+    counts: Mapping[str, CountNoise],
+) -> Mapping[str, int]:
+    """The numbers of rows that lack a reference to a family, and of joined rows.
+
+    Privacy: a partition with one part of the former; the latter follow from degrees.
+    """
+    numbers = {}
+    for key in keys_to_families(task.schema):
+        family = families[rows_without(key)]
+        whole = PartitionCounts((one_part(family.units.domain[family.units.domain.modelled[0]]),))
+        counted = int(_door(private, family).answer(whole, counts[number_of(key)], NUMBER)[0])
+        numbers[family.name] = max(counted, 1)
+    for key in keys_with_degrees(task.schema):
+        if joined_table(key) in families:
+            shares = degrees[relations.degree_table(key)]
+            mean = float(shares @ np.arange(len(shares)) / shares.sum())
+            numbers[joined_table(key)] = max(round(task.tables[key.parent].data_rows * mean), 1)
+    return numbers
 
 
 def _degrees(

@@ -7,27 +7,41 @@ budget; at delta 0 epsilons add up to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from cloister.errors import PlanError
-from cloister.models.core.budget_split import CountNoise, divide, label_stage, noise_of_counts
+from cloister.models.core.budget_split import (
+    CountNoise,
+    counts_stage,
+    divide,
+    label_stage,
+    noise_of_counts,
+)
 from cloister.models.core.costs import together
 from cloister.models.planning import budget_of_rows, choose_sampling
 from cloister.models.protocol import AnySynthesizer, json_texts, plans_json
-from cloister.models.relational.families import Family, other_keys
+from cloister.models.relational.families import (
+    Family,
+    keys_to_families,
+    keys_with_degrees,
+    number_of,
+    rows_without,
+)
 from cloister.models.relational.link_plan import RelationalOptions, degrees_stage
-from cloister.models.task import AnyPlan, Budget, DatabaseTask, Parameters, Plan
+from cloister.models.task import AnyPlan, Budget, DatabaseTask, Parameters, Plan, Stage
 from cloister.models.transforms.units import (
+    NUMBER,
     counts_pairs,
     forecast_of_rows,
     in_turn,
     rows_held,
     second_attributes,
 )
-from cloister.schema.relations import ForeignKey, joined_table
+from cloister.schema.relations import degree_table
 
 Families = Mapping[str, Family]
 
@@ -38,22 +52,23 @@ the noise, which more rows of each unit would lessen."""
 _MANY = 4
 """Rows over units from which on there are as many more rows as would halve that error."""
 
-_DEGREES = Fraction(3, 100)
-"""Part of the budget, as a share of rho, of each distribution of degrees: few counts in groups."""
+_COUNTS = Fraction(5, 100)
+"""Part of the budget, as a share of rho, of each distribution of degrees, which is few counts in
+groups, and of each number of rows."""
 
 
 @dataclass(frozen=True)
 class FamilyParameters(Parameters):
     """The method, the plan of each family, and the attributes of second rows by child table.
 
-    ``degrees`` are the mechanisms of numbers of rows that refer to the same one of a table without
-    units, by the name of the joined table.
+    ``counts`` are the mechanisms of numbers of rows: of those that refer to the same one, by the
+    name of the table of degrees, and of those without a reference to a family, by that of theirs.
     """
 
     base: str
     plans: Mapping[str, AnyPlan]
     second: Mapping[str, Mapping[str, tuple[str, ...]]]
-    degrees: Mapping[str, CountNoise]
+    counts: Mapping[str, CountNoise]
 
     def to_json(self) -> dict[str, Any]:
         """The parameters as JSON values."""
@@ -61,9 +76,9 @@ class FamilyParameters(Parameters):
             name: {child: list(names) for child, names in children.items()}
             for name, children in self.second.items()
         }
-        degrees = {name: json_texts(asdict(noise)) for name, noise in self.degrees.items()}
+        counts = {name: json_texts(asdict(noise)) for name, noise in self.counts.items()}
         parameters = {"base": self.base, "plans": plans_json(self.plans)}
-        return parameters | {"second": second, "degrees": degrees}
+        return parameters | {"second": second, "counts": counts}
 
     def planned(self, families: Families) -> Families:
         """The families as they were planned."""
@@ -93,16 +108,21 @@ def plan_families(
 ) -> Plan[FamilyParameters]:
     """The plan of all families, which together spend the budget; PlanError if there is none."""
     wanted = {table: budget_of_rows(family.units) for table, family in families.items()}
-    links = [key for table in task.schema.tables for key in other_keys(task.schema, table)]
-    rest = (1 - _DEGREES * len(links)) / sum(wanted.values())
+    counted = [number_of(key) for key in keys_to_families(task.schema)]
+    counted += [degree_table(key) for key in keys_with_degrees(task.schema)]
+    rest = (1 - _COUNTS * len(counted)) / sum(wanted.values())
     shares = {table: part * rest for table, part in wanted.items()}
+    scales = {
+        table: Fraction(math.sqrt(share)) if budget.delta else share
+        for table, share in shares.items()
+    }
     planned = {
-        table: _held(base, family, Budget(budget.epsilon * shares[table], budget.delta))
+        table: _held(base, family, Budget(budget.epsilon * scales[table], budget.delta))
         for table, family in families.items()
     }
-    parts = _Parts(name, base, task, planned, links, budget)
+    parts = _Parts(name, base, task, planned, budget)
     refusal = "tables was found; allow more"
-    shares |= {joined_table(key): _DEGREES for key in links}
+    shares |= dict.fromkeys(counted, _COUNTS)
     return divide(parts.plan, shares, budget, task.neighbours.relation, refusal)
 
 
@@ -123,21 +143,20 @@ class _Parts:
     base: AnySynthesizer
     task: DatabaseTask
     families: Families
-    links: Sequence[ForeignKey]
     budget: Budget
 
     def plan(self, epsilons: Mapping[str, Fraction]) -> Plan[FamilyParameters]:
         """The plan whose parts have these epsilons, each at the delta of the whole."""
         plans = {name: self._part(name, epsilons[name]) for name in self.families}
-        degrees = {
-            joined_table(key): noise_of_counts(epsilons[joined_table(key)], self.budget.delta, 1)
-            for key in self.links
+        counts = {
+            name: noise_of_counts(epsilon, self.budget.delta, 1)
+            for name, epsilon in epsilons.items()
+            if name not in self.families
         }
-        stages = [degrees_stage(self.task, key, degrees[joined_table(key)]) for key in self.links]
+        stages = [*self._counted(counts)]
         stages += [
-            label_stage(stage, self.families[name].door, f"rows of {name}, {words}: ")
+            label_stage(stage, self.families[name].door, f"{_words(self.families[name])}: ")
             for name, plan in plans.items()
-            for words in [_words(self.families[name])]
             for stage in plan.stages
         ]
         forecasts = [
@@ -152,7 +171,7 @@ class _Parts:
             self.name,
             tuple(f"{name}.{column}" for name, plan in plans.items() for column in plan.sequence),
             tuple(stages),
-            FamilyParameters(self.base.name, plans, second, degrees),
+            FamilyParameters(self.base.name, plans, second, counts),
             together(forecasts),
             parts={name: (self.families[name].units, plan) for name, plan in plans.items()},
             units={
@@ -162,11 +181,25 @@ class _Parts:
             },
         )
 
+    def _counted(self, counts: Mapping[str, CountNoise]) -> Iterator[Stage]:
+        """The stages of numbers of rows."""
+        schema = self.task.schema
+        for key in keys_with_degrees(schema):
+            yield degrees_stage(self.task, key, counts[degree_table(key)])
+        for key in keys_to_families(schema):
+            rows, noise = rows_without(key), counts[number_of(key)]
+            sensitivity = self.families[rows].units.neighbours.partition
+            words = f"number of rows of {key.table} without {key.column}"
+            yield counts_stage(f"{rows}: {NUMBER}", [(noise, 1)], sensitivity, words)
+
     def _part(self, name: str, epsilon: Fraction) -> AnyPlan:
         family = self.families[name]
         sequence = self.base.sequence(family.units)
-        if family.children:
-            sequence = in_turn(sequence, family.tasks)
+        sequence = (
+            in_turn(sequence, family.tasks)
+            if family.children
+            else tuple(sorted(sequence, key=lambda column: column not in family.units.given))
+        )
         try:
             return self.base.search(family.units, sequence, Budget(epsilon, self.budget.delta))
         except PlanError as refusal:
@@ -181,5 +214,9 @@ class _Parts:
 
 def _words(family: Family) -> str:
     """What a row of a family holds, in words."""
-    words = (f"of {name} {rows_held(child.tasks)}" for name, child in family.children.items())
-    return "; ".join(words) or "alone"
+    rows = f"rows of {family.name}"
+    if family.children:
+        two = (rows_held(child.tasks, f"its {name}") for name, child in family.children.items())
+        return f"{rows}, each with {' and '.join(two)}"
+    apart = family.name != family.table and family.units.given
+    return f"{rows}, each with what it refers to" if apart else f"{rows} alone"

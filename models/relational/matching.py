@@ -158,7 +158,10 @@ def match_in_slices(
         referred = referred_rows[parents * part // count : parents * (part + 1) // count]
         referring = referring_rows[children * part // count : children * (part + 1) // count]
         weights = _weights(problem, logs, referred, referring, anchors)
-        tilts = tilts or Tilts.of(np.ones(len(referred)), weights.sum(1), degrees, len(referring))
+        numbers = np.arange(1.0 * len(degrees))
+        tilts = tilts or Tilts.of(
+            np.ones(len(referred)), weights.sum(1), degrees, len(referring), numbers
+        )
         places = with_total(tilts.draw(weights.sum(1), rng), len(referring), tilts.most, rng)
         if anchors:
             anchors = anchors.spread(referred, referring, places)

@@ -29,7 +29,9 @@ from cloister.models.relational.profiles import parts_by
 from cloister.models.sampling.ancestral import ImportanceWeight
 from cloister.models.sampling.chain import ConstrainedChain, flatten_chain
 from cloister.models.sampling.conditions import GivenSampler
+from cloister.models.task import Task
 from cloister.models.transforms.differenced import DifferencedModel
+from cloister.models.transforms.differences import differences_of
 from cloister.models.transforms.unit_tables import UnitTasks
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.schema.domain import Table
@@ -440,13 +442,6 @@ class RowDraws:
     model: RowModel
     flatness: float = 0.0
 
-    def units(self, known: Table, rng: np.random.Generator) -> Drawn:
-        """Units (n,) of which some attributes are known, by a model of the rest."""
-        given = [name for name in self._chain.sequence if self.tasks.origin(name) in known.domain]
-        sampler = GivenSampler(self._chain, tuple(given))
-        inner, alive = self._of_units(known.stored, known.rows, sampler, rng, None)
-        return self.model.finish(inner), alive
-
     def first(self, units: Mapping[str, Integers], rng: np.random.Generator) -> Drawn:
         """A first row (n,) of persons with some codes (n,)."""
         names = self.tasks.of_rows
@@ -503,17 +498,12 @@ class RowDraws:
         rng: np.random.Generator,
         weight: ImportanceWeight | None,
     ) -> Drawn:
-        known = self.model.unfinished(Table.completed(self.tasks.units.domain, units, rows))
-        codes = {name: known.codes[name] for name in sampler.given}
-        batch = sampler.draw(codes, rng, weight)
-        return Table.completed(self.model.constraint_sampler.domain, batch.codes, rows), batch.alive
+        known = Table.completed(self.tasks.units.domain, units, rows)
+        return _drawn_given(self.model, known, sampler, rng, weight)
 
     @cached_property
     def _chain(self) -> ConstrainedChain:
-        sampler = self.model.constraint_sampler
-        if not self.flatness:
-            return sampler.chain
-        return flatten_chain(sampler.chain, self.flatness, sampler.ruled)
+        return _chain_of(self.model, self.flatness)
 
     @cached_property
     def _present(self) -> _Present:
@@ -533,6 +523,38 @@ class RowDraws:
         known = {*self.tasks.shared, *self.tasks.of_rows} - {*drawn}
         given = [name for name in self._chain.sequence if self.tasks.origin(name) in known]
         return GivenSampler(self._chain, tuple(given))
+
+
+def rest_of_rows(
+    task: Task, model: RowModel, known: Table, flatness: float, rng: np.random.Generator
+) -> Drawn:
+    """Rows (n,) of a task of which some attributes are known, by a model of the rest."""
+    chain = _chain_of(model, flatness)
+    moved = {each.name: each.moved.name for each in differences_of(task)}
+    given = (name for name in chain.sequence if moved.get(name, name) in known.domain)
+    whole = Table.completed(task.domain, known.stored, known.rows)
+    inner, alive = _drawn_given(model, whole, GivenSampler(chain, tuple(given)), rng, None)
+    return model.finish(inner), alive
+
+
+def _chain_of(model: RowModel, flatness: float) -> ConstrainedChain:
+    """The chain by which a model draws rows, of flatter probabilities where rules are."""
+    sampler = model.constraint_sampler
+    return flatten_chain(sampler.chain, flatness, sampler.ruled) if flatness else sampler.chain
+
+
+def _drawn_given(
+    model: RowModel,
+    whole: Table,
+    sampler: GivenSampler,
+    rng: np.random.Generator,
+    weight: ImportanceWeight | None,
+) -> Drawn:
+    """Rows as the model draws them, given what the sampler does not draw."""
+    known = model.unfinished(whole)
+    batch = sampler.draw({name: known.codes[name] for name in sampler.given}, rng, weight)
+    inner = Table.completed(model.constraint_sampler.domain, batch.codes, whole.rows)
+    return inner, batch.alive
 
 
 def companions_of(tasks: UnitTasks, model: RowModel) -> Companions:

@@ -252,10 +252,10 @@ def unit_columns(whole: Task, counted: str, least: int = 1) -> UnitColumns:
     counted = unused_name(counted, domain)
     number = Integer(type="integer", min=least, max=most, special=[most])
     columns = (
-        *(domain[name] if least else _may_lack(domain[name], name) for name in of_rows),
+        *(domain[name] if least else may_lack(domain[name], name) for name in of_rows),
         column_of(counted, number, Path()),
         *([column_of(start, Boolean(type="boolean"), Path())] if start else []),
-        *(_may_lack(domain[name], column) for name, column in second.items()),
+        *(may_lack(domain[name], column) for name, column in second.items()),
     )
     constraints = (
         *rules.of_first(counted, least),
@@ -349,7 +349,7 @@ def persons_of(task: Task) -> Persons:
     return task.persons
 
 
-def _may_lack(column: Column, name: str) -> Column:
+def may_lack(column: Column, name: str) -> Column:
     """A column of second rows: missing where a person has one row alone."""
     nullable = column.attribute.model_copy(update={"nullable": True})
     return replace(column, name=name, attribute=nullable)
@@ -380,7 +380,7 @@ class _Rules:
                 "agree; order them by an attribute of rows, or leave order out"
             )
         for rule in task.constraints:
-            of_persons = shared.issuperset(rule.attributes)
+            of_persons = shared.issuperset(rule.attributes) and task.neighbours.max_rows > 1
             if of_persons and rule.hard and not constraints.holds_for_equal_rows(rule, task.domain):
                 raise PlanError(
                     f"constraint '{rule.name}' cannot hold where a person has several rows, which "

@@ -241,7 +241,7 @@ class _Parts:
             counted = counts_stage(name, [(number, 1)], task.neighbours.partition, words, "person")
             queries.append(counted)
         persons = self._persons(epsilons[PERSONS])
-        words = f"of a table with one row a person, {rows_held(self.tasks)}: "
+        words = f"of a table with one row a person, each with {rows_held(self.tasks, 'its rows')}: "
         stages = (label_stage(stage, PERSONS, words) for stage in persons.stages)
         return Plan(
             persons.method,
@@ -277,13 +277,12 @@ def forecast_of_rows(units: Forecast, tasks: Sequence[UnitTasks]) -> Forecast:
     return replace(units, seconds=round(seconds, 1))
 
 
-def rows_held(tasks: UnitTasks) -> str:
-    """What a unit's row holds of its rows, in words."""
+def rows_held(tasks: UnitTasks, rows: str) -> str:
+    """What a unit's row holds of its rows, which are called ``rows``."""
     second, attributes = len(tasks.second), len(tasks.of_rows)
     if not second:
-        return "which holds one of its rows"
+        return f"one of {rows}"
     if second == attributes:
-        neighbours = "two of its rows that follow each other"
-        return f"which holds {neighbours if tasks.order else 'two of its rows'}"
-    another = "the row after it" if tasks.order else "another"
-    return f"which holds one of its rows, and {second} of the {attributes} attributes of {another}"
+        return f"two of {rows}{' that follow each other' if tasks.order else ''}"
+    another = "the next one" if tasks.order else "another"
+    return f"one of {rows} and {second} of the {attributes} attributes of {another}"

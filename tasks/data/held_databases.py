@@ -55,7 +55,18 @@ class HeldDatabase(Database):
 
     def by_unit(self, function: Callable[[Database], Mapping[str, Table]]) -> Mapping[str, Table]:
         """The tables that ``function`` makes of each database of units, held where they are."""
-        made = self.workers.hold(function, self.units)
+        return self._made(function, self.units)
+
+    def beside_units(
+        self, function: Callable[[Database], Mapping[str, Table]]
+    ) -> Mapping[str, Table]:
+        """Those that it makes of the rows without units, once."""
+        return self._made(function, self.outside)
+
+    def _made(
+        self, function: Callable[[Database], Mapping[str, Table]], databases: Sequence[Any]
+    ) -> Mapping[str, Table]:
+        made = self.workers.hold(function, databases)
         return {
             name: _held(self.workers, table.domain, partial(_made_table, name), made)
             for name, table in function(self._empty).items()

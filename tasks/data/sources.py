@@ -23,7 +23,7 @@ from cloister.arrays import Array
 from cloister.constraints import presence_rules
 from cloister.errors import DataError
 from cloister.hashing import Words, derived_key, keyed_rows
-from cloister.models.relational.families import families_behind_door, unit_tables
+from cloister.models.relational.families import catalogue_tables, families_behind_door, unit_tables
 from cloister.models.task import AnyPlan, DatabaseTask
 from cloister.models.transforms.unit_tables import PERSONS, unit_table
 from cloister.privacy.door.journal import Journal
@@ -212,6 +212,7 @@ def private_database(
     for name, table in task.tables.items():
         neighbours[name] = table.neighbours
     tables = {**queried.tables, **rows.by_unit(partial(unit_tables, task=task))}
+    tables |= rows.beside_units(partial(catalogue_tables, task=task))
     for family in families_behind_door(task).values():
         neighbours[family.door] = family.units.neighbours
     return PrivateDatabase(tables, neighbours, planned, journal, noise, queried.first)

@@ -10,7 +10,7 @@ from in_place import InPlace
 from tiny_databases import KEY, assert_same, domain, random_schema, task_of
 
 from cloister.errors import DataError
-from cloister.models.relational.families import unit_tables
+from cloister.models.relational.families import catalogue_tables, unit_tables
 from cloister.schema.attributes import Integer, TextKey
 from cloister.schema.domain import Domain, Table
 from cloister.schema.fan_outs import across_units
@@ -33,8 +33,14 @@ def blocks_of(whole: Database, rows: int) -> Mapping[str, Sequence[tuple[Table, 
 
 def assert_same_databases(memory: Database, held: Database) -> None:
     """Rows, what queries read of them, the first rows of each unit, and tables of units."""
-    build = partial(unit_tables, task=task_of(memory.schema))
-    units = [each.by_unit(build) for each in (memory, held)]
+    task = task_of(memory.schema)
+    units = [
+        {
+            **each.by_unit(partial(unit_tables, task=task)),
+            **each.beside_units(partial(catalogue_tables, task=task)),
+        }
+        for each in (memory, held)
+    ]
     queried = memory.queried(), held.queried()
     for one, other in ((memory.tables, held.tables), units, (queried[0].tables, queried[1].tables)):
         assert one.keys() == other.keys()

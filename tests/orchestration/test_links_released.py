@@ -126,7 +126,7 @@ def is_above_itself(user: str, above: dict[str, str]) -> bool:
 
 
 def test_too_many_links_of_protected_rows_on_both_sides_are_refused(films: Path, capsys) -> None:
-    spec = SPEC.replace("unit: {table: users}", "unit: row").replace("max_rows: 60", "max_rows: 3")
+    spec = SPEC.replace("unit: {table: users}", "unit: row").replace("max_rows: 60", "max_rows: 9")
     (films / "films.yaml").write_text(spec, encoding="utf-8")
     assert run(["release", "films.yaml"]) == 2
     assert "validation.json says what is wrong" in capsys.readouterr().err

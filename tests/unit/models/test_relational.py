@@ -286,10 +286,16 @@ def test_parts_of_a_plan_are_within_the_budget_and_nearly_spend_it(delta: Fracti
 
 
 def test_a_table_whose_noise_drowns_its_rows_is_refused_with_what_bounds_them() -> None:
+    domain = domain_of(
+        patient=PATIENTS["id"].attribute,
+        guide=PATIENTS["id"].attribute,
+        cost=VISITS["cost"].attribute,
+    )
+    keys = [replace(KEY, column=name, max_rows=250) for name in ("patient", "guide")]
+    schema = relations.Schema({"patients": PATIENTS, "visits": domain}, tuple(keys))
+    visits = Task(domain, (), 1_000, Neighbours(Relation.ADD_REMOVE, 500))
     task = task_of()
-    many = replace(task.tables["visits"], neighbours=Neighbours(Relation.ADD_REMOVE, 500))
-    every_row = replace(SCHEMA, units=("patients", "visits"))
-    task = replace(task, schema=every_row, tables={**task.tables, "visits": many})
+    task = replace(task, schema=schema, tables={**task.tables, "visits": visits})
     with pytest.raises(PlanError, match=r"'visits'.* up to 500 of its rows: .*lower max_rows"):
         plan_of(task=task)
 

@@ -57,7 +57,7 @@ def test_a_saved_model_draws_the_same_rows_and_says_how(persons):
     one, two = (each.sample(500, SamplingSource(3)).frame() for each in (saved, persons.model))
     pd.testing.assert_frame_equal(one, two)
     assert "its first two rows by day" in saved.post_processing()[0]
-    words = "holds two of its rows that follow each other"
+    words = "each with two of its rows that follow each other"
     assert all(words in stage.explanation for stage in persons.plan.stages)
 
 
