@@ -132,7 +132,7 @@ class RelationalModel:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
         linked: tuple[str, ...] = (_DEGREES, _MATCHED, _MOVED) if self.links else ()
         linked += (_ALIKE,) if any(link.ratios for link in self.links.values()) else ()
-        counted = tuple(f"{name}: {_COUNTED}" for name in row_models.counted_tables(self.task))
+        counted = tuple(f"{name}: {_COUNTED}" for name in row_models.tables_to_count(self.task))
         rows = (_ROWS, *counted, *row_models.post_processing_of_rows(self.models))
         return (*rows, *linked, *self._repaired(), _NUMBERED)
 

@@ -173,7 +173,7 @@ class _Parts:
         Raises:
             PlanError: the declared epsilon leaves nothing for the rest.
         """
-        related, counted = self._related, row_models.counted_tables(self.task)
+        related, counted = self._related, row_models.tables_to_count(self.task)
         scaled = self.budget.delta and self.options.epsilon is not None
         rest = 1 - (Fraction(0) if scaled else related)
         wanted = {name: budget_of_rows(table) for name, table in self.rows.items()}

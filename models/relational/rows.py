@@ -98,7 +98,7 @@ def require_enough_keys(name: str, domain: Domain, wanted: int) -> None:
             )
 
 
-def counted_tables(task: DatabaseTask) -> tuple[str, ...]:
+def tables_to_count(task: DatabaseTask) -> tuple[str, ...]:
     """The tables with attributes whose bounds may drop rows: all that must refer to others.
 
     Where fewer rows remain than declared, noisy counts divided by the declared number would spread

@@ -127,7 +127,7 @@ def forecast_errors(
     Of the attributes of ``cells``, in so many each, if not of all in those of an evaluation.
     """
     counted = plan.one_fit.counted
-    cells = cells_of(task) if cells is None else cells
+    cells = cells_by_column(task) if cells is None else cells
     names = tuple(cells)
     if not {n for t in counted for n in t.cells}.issuperset(names):
         return None
@@ -135,7 +135,7 @@ def forecast_errors(
         name: _attribute(task.domain[name], task.data_rows, counted, name, cells[name])
         for name in names
     }
-    branched = _branches_of(task) if cells == cells_of(task) else ()
+    branched = _branches_of(task) if cells == cells_by_column(task) else ()
     for branches in branched:
         attributes |= _pooled(branches, attributes)
     drawing = task.data_rows / task.output_rows / (OVERSAMPLING if plan.one_fit.balanced else 1)
@@ -209,7 +209,7 @@ def _apart(sets: Booleans) -> bool:
     return len(sets) > 1 and int(sets.sum(0).max()) == 1
 
 
-def cells_of(task: Task) -> dict[str, int]:
+def cells_by_column(task: Task) -> dict[str, int]:
     """The cells of each attribute in which an evaluation measures marginals."""
     return {name: marginal_cells(task.domain[name]).size for name in task.domain.modelled}
 

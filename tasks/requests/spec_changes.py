@@ -17,7 +17,7 @@ from cloister.models import protocol, registry
 from cloister.models.task import AnyPlan, Budget, Task
 from cloister.schema import codelists, domain, partition
 from cloister.schema.columns import Column, Grid, Listed
-from cloister.tasks.requests.error_forecast import cells_of, forecast_errors, pairs_counted
+from cloister.tasks.requests.error_forecast import cells_by_column, forecast_errors, pairs_counted
 
 _MATERIAL = 0.05
 """Least part of an error that a coarser column takes away, to be named: as a tenth more epsilon."""
@@ -97,7 +97,7 @@ def _tried(candidate: _Candidate, task: Task, plan: AnyPlan, budget: Budget) -> 
         new_plan = protocol.make_plan(method, changed, budget)
     except PlanError:
         return None
-    cells = candidate.nodes or cells_of(changed)
+    cells = candidate.nodes or cells_by_column(changed)
     before, after = forecast_errors(task, plan, cells), forecast_errors(changed, new_plan, cells)
     if before is None or after is None:
         return None

@@ -29,7 +29,7 @@ from cloister.errors import PlanError
 from cloister.evaluation.marginals import compare_marginals, compare_sets
 from cloister.models.task import Budget
 from cloister.privacy.mechanisms.randomness import NoiseSource
-from cloister.tasks.requests.error_forecast import cells_of, forecast_errors
+from cloister.tasks.requests.error_forecast import cells_by_column, forecast_errors
 from cloister.tasks.requests.spec_changes import SpecChange, changes_that_gain
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(14_400)]  # seconds
@@ -93,7 +93,7 @@ def test_changes_of_a_spec_gain_what_a_plan_says(record, epsilon):
         after = [
             release_once(changed, epsilon, "mixture", noise=NoiseSource()) for _ in range(RELEASES)
         ]
-        stay = cells_of(after[0].task)
+        stay = cells_by_column(after[0].task)
         same = {name: size for name, size in stay.items() if name not in change.columns}
         some = {"that stay": stay} | ({"not changed": same} if same != stay else {})
         for words, cells in some.items():
