@@ -268,21 +268,23 @@ def keys_to_families(schema: Schema) -> list[ForeignKey]:
 def attributes_of(schema: Schema, table: str) -> Domain:
     """The columns of a table's rows, with the attributes of the other rows that they refer to."""
     key = unit_key(schema, table)
-    columns = (each for each in relations.rows_domain(schema, table) if not _names(key, each))
-    return Domain((*columns, *(column for _, _, column in _joined(schema, table))))
+    columns = [each for each in relations.rows_domain(schema, table) if not _names(key, each)]
+    for link in other_keys(schema, table):
+        columns += _joined_columns(schema, link).values()
+    return Domain(tuple(columns))
 
 
 def _names(key: ForeignKey | None, column: Column) -> bool:
     return key is not None and key.column == column.name
 
 
-def _joined(schema: Schema, table: str) -> Iterator[tuple[ForeignKey, str, Column]]:
-    """Each attribute that is joined to rows: the reference, its name there and its column here."""
-    for key in other_keys(schema, table):
-        domain = relations.rows_domain(schema, key.parent)
-        for name in domain.modelled:
-            column = relations.parent_column(key, domain[name])
-            yield key, name, may_lack(column, column.name) if key.optional else column
+def _joined_columns(schema: Schema, key: ForeignKey) -> Mapping[str, Column]:
+    """The columns of rows with the attributes of what they refer to, by their names there."""
+    domain = relations.rows_domain(schema, key.parent)
+    columns = {name: relations.parent_column(key, domain[name]) for name in domain.modelled}
+    if not key.optional:
+        return columns
+    return {name: may_lack(column, column.name) for name, column in columns.items()}
 
 
 def _family(task: DatabaseTask, name: str) -> Family:
@@ -375,8 +377,7 @@ def _joined_rules(
     for rule in task.across:
         lacking = rule.key.optional and any(p.right is None for p in rule.rule.predicates)
         if rule.key in other_keys(task.schema, name) and not lacking:
-            parents = relations.rows_domain(task.schema, rule.key.parent)
-            joined = (relations.parent_column(rule.key, parents[each]) for each in parents.modelled)
+            joined = _joined_columns(task.schema, rule.key).values()
             above = {column.name: names[column.name] for column in joined}
             yield _on_one_row(task, rule, names, above)
 
@@ -497,9 +498,11 @@ def with_joined(database: Database, name: str) -> Table:
     schema, rows = database.schema, relations.row_table(database, name)
     domain = attributes_of(schema, name)
     codes = {column: rows.stored[column] for column in domain.names if column in rows.domain}
-    for key, attribute, column in _joined(schema, name):
+    for key in other_keys(schema, name):
         owners = relations.parent_rows(database, key)
-        parents = relations.row_table(database, key.parent).codes[attribute]
-        codes[column.name] = np.full(len(owners), column.values)
-        codes[column.name][owners >= 0] = parents[owners[owners >= 0]]
+        parents = relations.row_table(database, key.parent)
+        there = owners >= 0
+        for attribute, column in _joined_columns(schema, key).items():
+            codes[column.name] = np.full(len(owners), column.values)
+            codes[column.name][there] = parents.codes[attribute][owners[there]]
     return Table(domain, codes)
