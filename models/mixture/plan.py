@@ -29,15 +29,16 @@ from cloister.models.mixture.schedule import (
     GROWTH,
     MOST_MODELLED,
     PURE_GROWTH,
+    TARGETS,
     TYPICAL_SCALED_SIZE,
     Schedule,
+    TargetTables,
     components_for,
     forecast_fit,
     joint_budget,
     penalty_for,
     schedule_for,
 )
-from cloister.models.mixture.targets import TARGETS, TargetTables
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Budget, Counted, Parameters, Plan, Task
 from cloister.privacy.accounting.accountants import zcdp_rho

@@ -21,13 +21,13 @@ from cloister.models.mixture import plan as plans
 from cloister.models.mixture import schedule as schedules
 from cloister.models.mixture.plan import MixtureParameters, histograms_for, scaled_size_of
 from cloister.models.mixture.schedule import (
+    MOST_OF_TARGETS,
     MOST_ROUNDS,
     Schedule,
     components_for,
     penalty_for,
     schedule_for,
 )
-from cloister.models.mixture.targets import MOST_OF_TARGETS
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create
 from cloister.models.task import Budget, DatabaseTask, RowSampling, Task, table_task

@@ -11,7 +11,7 @@ from cloister.constraints import KnownFigure
 from cloister.constraints.counting import violation_share
 from cloister.models.constrained import restore_algorithm, state_of_algorithm
 from cloister.models.core.budget_split import BY_RHO
-from cloister.models.mixture.targets import TargetTables
+from cloister.models.mixture.schedule import TargetTables
 from cloister.models.sampling.violation_index import Penalty
 from cloister.models.soft_constraints.penalties import _Brackets
 from cloister.models.task import RowSampling
