@@ -129,10 +129,10 @@ def find_branches(
         for group in rule_groups.connected(known)
         if all(rule.arity == 1 for rule in group)
     ]
-    found = [
+    branched = [
         _split(part, bins) for group in groups for part in rule_groups.connected(_joined(group))
     ]
-    return tuple(branches for branches in found if branches)
+    return tuple(branches for branches in branched if branches)
 
 
 def _sets(
@@ -197,9 +197,9 @@ def _boxes(box: _Box, rules: Sequence[FeasibleSet]) -> Iterator[_Box]:
     kinds = {name: _kinds(name, box[name], open_rules) for name in uses}
     # the attribute that most rules are about, of those the one of fewest kinds of levels
     splitting = [name for name in kinds if kinds[name].max()]
-    told = min(splitting, key=lambda name: (-uses[name], kinds[name].max()))
-    for kind in range(kinds[told].max() + 1):
-        yield from _boxes({**box, told: kinds[told] == kind}, open_rules)
+    name = min(splitting, key=lambda n: (-uses[n], kinds[n].max()))
+    for kind in range(kinds[name].max() + 1):
+        yield from _boxes({**box, name: kinds[name] == kind}, open_rules)
 
 
 def _supported(box: _Box, rules: Sequence[FeasibleSet]) -> tuple[_Box, list[FeasibleSet]]:
@@ -217,10 +217,10 @@ def _supported(box: _Box, rules: Sequence[FeasibleSet]) -> tuple[_Box, list[Feas
 
 
 def _within(rule: FeasibleSet, box: _Box) -> FeasibleSet:
-    kept = np.ones(len(rule.levels), dtype=bool)
+    inside = np.ones(len(rule.levels), dtype=bool)
     for column, name in enumerate(rule.attributes):
-        kept &= box[name][rule.levels[:, column]]
-    return FeasibleSet(rule.attributes, rule.levels[kept])
+        inside &= box[name][rule.levels[:, column]]
+    return FeasibleSet(rule.attributes, rule.levels[inside])
 
 
 def _kinds(name: str, levels: Booleans, rules: Sequence[FeasibleSet]) -> Integers:

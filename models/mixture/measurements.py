@@ -336,8 +336,8 @@ class AllPairs:
         """Set the expected counts of pairs in one factor, which are not independent in it."""
         ends = np.cumsum([0, *(coarsening.size for coarsening in self.coarsenings)])
         places = {c.name: slice(*ends[i : i + 2]) for i, c in enumerate(self.coarsenings)}
-        for one, other in combinations(self.coarsenings, 2):
-            if not mixture.layout.apart([one.name, other.name]):
-                table = rows * mixture.marginal([one, other])
-                expected[places[one.name], places[other.name]] = table
-                expected[places[other.name], places[one.name]] = table.T
+        for first, second in combinations(self.coarsenings, 2):
+            if not mixture.layout.apart([first.name, second.name]):
+                table = rows * mixture.marginal([first, second])
+                expected[places[first.name], places[second.name]] = table
+                expected[places[second.name], places[first.name]] = table.T

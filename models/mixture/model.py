@@ -133,7 +133,7 @@ class _Group:
         shares = mixture.factor(number)[: tables[sequence.index(names[0])].shape[1]]
         return cls(
             torch.log(shares + _LEAST),
-            {place: torch.log(table + _LEAST) for place, table in tables.items()},
+            {position: torch.log(table + _LEAST) for position, table in tables.items()},
         )
 
     @property
@@ -148,17 +148,17 @@ class _Group:
 
     def logs(self, before: torch.Tensor) -> torch.Tensor:
         """Log-probabilities (n, branches, components) of levels (n, positions) before another."""
-        known = [place for place in self.places if place < before.shape[1]]
+        known = [position for position in self.places if position < before.shape[1]]
         if not known:
             return self.branch[None]
-        sizes = [len(self.tables[place]) for place in known[:-1]]
+        sizes = [len(self.tables[position]) for position in known[:-1]]
         index = before[:, known] + torch.as_tensor(np.cumsum([0, *sizes]))
         logs = torch.nn.functional.embedding_bag(index, self._stacked, mode="sum")
         return self.branch[None] + logs.view(len(before), *self.branch.shape)
 
-    def shares(self, place: int) -> torch.Tensor:
+    def shares(self, position: int) -> torch.Tensor:
         """The shares of an attribute's levels; shape (branches x components, size)."""
-        return torch.exp(self.tables[place]).flatten(1).T
+        return torch.exp(self.tables[position]).flatten(1).T
 
 
 _FITTED = "a mixture of products is fitted to all noisy tables together, and rows are drawn from it"

@@ -346,8 +346,8 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[Tensor, Tensor]:
         factors, slope = mixture.shares[rows], to_parts[parts]
         for index in range(rows.shape[1]):
             # by the product rule: the slope of one level is the product of all others
-            others = factors[:, :index].prod(1) * factors[:, index + 1 :].prod(1)
-            to_shares.index_add_(0, rows[:, index], others.mul_(slope))
+            rest = factors[:, :index].prod(1) * factors[:, index + 1 :].prod(1)
+            to_shares.index_add_(0, rows[:, index], rest.mul_(slope))
     return to_weights, to_shares
 
 

@@ -133,14 +133,18 @@ class BranchFactor:
 
     def terms(self, names: Sequence[str]) -> Terms:
         """The joint levels of some of its attributes, in each branch."""
-        places = [self.attributes.index(name) for name in names]
+        columns = [self.attributes.index(name) for name in names]
         rows, levels = [], []
         for branch in range(self.branches.count):
-            sets = [self._sets[at][self.branches.variants[at][1][branch]] for at in places]
+            sets = [
+                self._sets[column][self.branches.variants[column][1][branch]] for column in columns
+            ]
             joint = grid([len(one) for one in sets])
-            begins = [self._begins[at][branch] for at in places]
+            begins = [self._begins[column][branch] for column in columns]
             rows.append(np.column_stack([np.full(len(joint), branch), joint + begins]))
-            levels.append(np.column_stack([one[at] for one, at in zip(sets, joint.T, strict=True)]))
+            levels.append(
+                np.column_stack([of[level] for of, level in zip(sets, joint.T, strict=True)])
+            )
         return np.concatenate(rows), list(np.concatenate(levels).T)
 
 
