@@ -16,13 +16,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import nnls
 
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.constraints import DenialConstraint, bind
 from cloister.models.core.bins import Histogram
-from cloister.models.feasible_sets import rule_groups, selection
-from cloister.models.feasible_sets.feasible_set import FeasibleSet
+from cloister.models.feasible_sets import selection
+from cloister.models.feasible_sets.feasible_set import FeasibleSet, connected
 from cloister.schema.domain import Domain
 
 _MOST_BRANCHES = 128
@@ -77,6 +76,8 @@ class Branches:
 
         As many rows are in a set of levels of any attribute as are in the branches that have it.
         """
+        from scipy.optimize import nnls
+
         sides, wanted = list[Floats](), list[float]()
         for name, (sets, variant) in zip(self.attributes, self.variants, strict=True):
             for number, levels in enumerate(sets):
@@ -126,12 +127,10 @@ def find_branches(
     known = [rule for rule in constraints if {*rule.attributes} <= bins.keys()]
     groups = [
         [_projected(rule_set, inside) for rule in group for rule_set in _sets(rule, domain, bins)]
-        for group in rule_groups.connected(known)
+        for group in connected(known)
         if all(rule.arity == 1 for rule in group)
     ]
-    branched = [
-        _split(part, bins) for group in groups for part in rule_groups.connected(_joined(group))
-    ]
+    branched = [_split(part, bins) for group in groups for part in connected(_joined(group))]
     return tuple(branches for branches in branched if branches)
 
 

@@ -24,7 +24,7 @@ from cloister.constraints.denial import Cell, Op
 from cloister.models.feasible_sets import rule_groups, selection
 from cloister.models.feasible_sets.branches import Branches
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
-from cloister.models.feasible_sets.feasible_set import FeasibleSet, Levels
+from cloister.models.feasible_sets.feasible_set import FeasibleSet, Levels, connected
 from cloister.models.task import Task
 from cloister.schema.domain import Domain
 
@@ -87,7 +87,7 @@ class FeasibleSetBuilder:
         known = [c for c in constraints if set(c.attributes) <= self.shares.bins.keys()]
         self._point_valued = rule_groups.shared_numerics(self.domain, known)
         self._free_valued = rule_groups.determined_alone(known)
-        groups = [self._compile(group) for group in rule_groups.connected(known)]
+        groups = [self._compile(group) for group in connected(known)]
         return CompiledConstraints(
             tuple(feasible_set for group in groups for feasible_set in group.feasible_sets),
             tuple(rule for group in groups for rule in group.row_rules),

@@ -45,6 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -227,3 +228,26 @@ def _whole(
         [levels[position].start[rows[:, position]], levels[position].stop[rows[:, position]]],
         axis=1,
     )
+
+
+class _OfAttributes(Protocol):
+    @property
+    def attributes(self) -> tuple[str, ...]: ...
+
+
+_Rule = TypeVar("_Rule", bound=_OfAttributes)
+
+
+def connected(rules: Sequence[_Rule]) -> list[list[_Rule]]:
+    """The rules, or feasible sets, in groups that share no attribute."""
+    groups: list[tuple[set[str], list[_Rule]]] = []
+    for rule in rules:
+        names, members = set(rule.attributes), [rule]
+        apart = []
+        for group in groups:
+            if names.isdisjoint(group[0]):
+                apart.append(group)
+            else:
+                names, members = names | group[0], [*group[1], *members]
+        groups = [*apart, (names, members)]
+    return [members for _, members in groups]

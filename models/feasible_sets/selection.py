@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from cloister.arrays import TINY, Booleans, Floats, Integers
 from cloister.constraints.denial import NEGATED, BoundConstraint, Op, Operand, holds
@@ -361,6 +360,8 @@ def one_to_one_right(
 
     Source: Kuhn, "The Hungarian method for the assignment problem" (1955), as in scipy.
     """
+    from scipy.optimize import linear_sum_assignment
+
     spread = _SIMILAR * (left_mass[:, None] + right_mass[None, right.present]) + _LEAST_SPREAD
     unlike = np.square((left_mass[:, None] - right_mass[None, right.present]) / spread)
     known = evidence[:, right.present]

@@ -251,8 +251,9 @@ class Layout:
         )
 
     def _view_of(self, number: int, coarsenings: Sequence[Partition]) -> FactorView:
-        first, key = coarsenings[0], tuple(coarsenings)
-        if first.whole and self.factors[number].attributes == (first.name,):
+        first, factor, key = coarsenings[0], self.factors[number], tuple(coarsenings)
+        alone = isinstance(factor, Factor) and len(factor.attributes) == 1
+        if alone and first.whole and factor.size == first.size:
             return FactorView(number, None, first.size)
         if key not in self._known:
             self._known[key] = self._view(number, {r.name: (r.joined, r.size) for r in coarsenings})

@@ -158,6 +158,16 @@ def test_joint_shares_of_a_chain_are_none_if_they_are_too_many(monkeypatch):
     assert chain.joint_shares([1, 0]) is None
 
 
+@pytest.mark.parametrize("branched", [False, True])
+def test_a_factor_that_leaves_a_level_out_is_not_taken_for_its_attribute(branched):
+    """Also where the branch and the levels that are left are as many as the attribute has."""
+    sizes, bins = {"a": 3}, bins_of({"a": 3})["a"]
+    only = Branches(("a",), (np.array([[True, False, True]]),))
+    listed = join_feasible_sets(sizes, [Factor(("a",), np.array([[0], [2]]))])
+    mixture = mixture_on(separate_factors(sizes, [only]) if branched else listed)
+    np.testing.assert_allclose(mixture.marginal([bins]), joint(mixture), atol=1e-6)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_parts_that_hold_one_bin_each_in_another_order_are_not_taken_for_the_bins(layout):
     mixture, bins = mixture_on(layout), bins_of(SIZES)["a"]

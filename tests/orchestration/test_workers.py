@@ -282,7 +282,7 @@ def units_of_all_tables(place) -> str:
     place.edit("ROW", "row, relation: add_remove, rows: {public: 20}")
     place.edit("    rows: {public: 20}\n", "")
     place.edit("patients.csv}", "patients.csv}\n    rows: {public: 900}")
-    place.edit("max_rows: 400", "max_rows: 4")
+    place.edit("max_rows: 400", "max_rows: 110")
     return "units are rows of several tables"
 
 
