@@ -30,17 +30,17 @@ demo: $(READY)  ## the main job on the built-in demo data, end to end
 	$(BIN)/cloister demo
 
 # where tests write: memory, if it has room and runs programs, since SQLite waits for a disk at each
-# of the thousands of commits; what failed leaves its folder
+# of the thousands of commits; tests read there as another user, and what failed leaves its folder
 MEMORY := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 8000000 2>/dev/null \
 	&& ! findmnt -no OPTIONS /dev/shm | grep -q noexec && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 SUITE = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 # one process a core; tests of a file share what is costly to make
 test: $(READY)  ## the default suite, 8 minutes on 2 cores
-	folder=$$(mktemp -d -p $(MEMORY)) && TMPDIR=$$folder $(SUITE) && rm -rf $$folder
+	folder=$$(mktemp -d -p $(MEMORY)) && chmod 755 $$folder && TMPDIR=$$folder $(SUITE) && rm -rf $$folder
 
 test-times: $(READY)  ## the default suite, and where it spends its time; records the balance of test
-	folder=$$(mktemp -d -p $(MEMORY)) && TMPDIR=$$folder $(SUITE) -p times && rm -rf $$folder
+	folder=$$(mktemp -d -p $(MEMORY)) && chmod 755 $$folder && TMPDIR=$$folder $(SUITE) -p times && rm -rf $$folder
 
 near: $(READY)  ## the tests nearest to FILES, or to what changed, in a tenth of the time of test
 	files="$$($(BIN)/python tests/helpers/nearby.py $(FILES))" && $(BIN)/python -m pytest $$files
