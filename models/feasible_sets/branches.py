@@ -63,9 +63,8 @@ class Branches:
         unique = [np.unique(of, axis=0, return_inverse=True) for of in self.allowed]
         return tuple((sets, branch.ravel()) for sets, branch in unique)
 
-    def after(self, name: str, levels: Mapping[str, Integers]) -> Booleans:
-        """The levels (n, size) of an attribute in branches that have all ``levels`` (n,) given."""
-        rows = len(next(iter(levels.values()), ()))
+    def after(self, name: str, levels: Mapping[str, Integers], rows: int) -> Booleans:
+        """The levels (rows, size) of an attribute in branches that have all ``levels`` (rows,)."""
         left = np.ones((rows, self.count), dtype=bool)
         for known, of_row in levels.items():
             left &= self.allowed[self.attributes.index(known)][:, of_row].T

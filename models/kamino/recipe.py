@@ -78,14 +78,14 @@ class Material:
     def allowed(self, position: int, levels: Integers) -> Booleans | None:
         """The levels (n, size) that rules leave an attribute, given ``levels`` (n, positions).
 
-        None where they say nothing of it that depends on those before it.
+        None where they say nothing of it.
         """
         names = [histogram.name for histogram in self.bins[: position + 1]]
         for branches in self.branched:
             if names[-1] in branches.attributes:
                 before = zip(names[:-1], levels.T, strict=False)
                 known = {name: column for name, column in before if name in branches.attributes}
-                return branches.after(names[-1], known) if known else None
+                return branches.after(names[-1], known, len(levels))
         return None
 
     @property
