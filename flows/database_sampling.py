@@ -14,6 +14,7 @@ from cloister.errors import InputError, SampleError, StorageError
 from cloister.models.sampling.conditions import condition_code
 from cloister.models.sampling.drawing import Where
 from cloister.models.storage import SavedModel
+from cloister.schema.columns import Serial
 from cloister.schema.domain import Table
 from cloister.schema.relations import MISSING, Database
 from cloister.schema.sinks import LoadTarget, load_tables, require_loadable
@@ -23,7 +24,10 @@ from cloister.tasks.home.home import Home, temporary_files
 from cloister.tasks.requests.resolved import PublicContext
 
 _MOST = 200
-"""Times as many rows as are wanted, at most, that are drawn to find enough under a condition."""
+"""Times as many rows as are wanted, at most, that are drawn to find enough under a condition.
+
+No more than the table's keys have numbers.
+"""
 
 _SPARE = 1.2
 """Rows drawn anew, over those that the share of the first ones calls for: chance takes fewer."""
@@ -43,14 +47,16 @@ def draw_database(
     lead = saved.task.schema.lead
     database = tables.draw_tables(saved.model, rows, seed)
     drawn, chosen = rows, _fitting(database.tables[lead], where or {})
+    keys = (column for column in database.tables[lead].domain if isinstance(column, Serial))
+    most = min([_MOST * rows, *(column.values for column in keys)])
     while len(chosen) < rows:
-        if drawn >= _MOST * rows:
+        if drawn >= most:
             raise SampleError(
                 f"of {drawn:,} rows of '{lead}' drawn, {len(chosen):,} fulfil the condition, and "
                 f"{rows:,} are wanted; request fewer rows, or fix fewer columns"
             )
         enough = math.ceil(_SPARE * drawn * rows / max(len(chosen), 1))
-        drawn = min(max(2 * drawn, enough), _MOST * rows)
+        drawn = min(max(2 * drawn, enough), most)
         database = tables.draw_tables(saved.model, drawn, seed)
         chosen = _fitting(database.tables[lead], where or {})
     database = _with_units(database, chosen[:rows]) if where else database

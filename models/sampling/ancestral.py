@@ -324,8 +324,9 @@ def _keep_missing(weights: Floats, probabilities: Probabilities, null: int | Non
 
 
 def _odds(probability: Probabilities) -> Floats:
-    clipped = np.clip(probability, 0.0, 1.0 - 1e-9)
-    return np.asarray(clipped / (1.0 - clipped), dtype=np.float64)
+    # in float32 the bound would be 1
+    clipped = np.clip(np.asarray(probability, dtype=np.float64), 0.0, 1.0 - 1e-9)
+    return clipped / (1.0 - clipped)
 
 
 def _pick(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import psutil
 from nightly import Part, Record, ended, result, run, under_pytest
+from real_server import wait
 
 TESTS = """
 def test_ended(): raise AssertionError("run again")
@@ -51,4 +52,12 @@ def test_a_stop_ends_what_a_command_started(tmp_path: Path) -> None:
     command = ["sh", "-c", f"sleep 300 & echo $! > {tmp_path}/pid; wait"]  # ignores SIGINT
     assert ended(command, "all", 1.0, Record(tmp_path / "part.jsonl")) is None
     left = int((tmp_path / "pid").read_text())
-    assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
+    wait(lambda: _is_dead(left), 20, "the command's child still runs", tmp_path)
+
+
+def _is_dead(pid: int) -> bool:
+    """Whether a process is gone, or only waits to be read by its parent, if a container has one."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
