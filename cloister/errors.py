@@ -10,7 +10,8 @@
     │   ├── BudgetExceeded      the ledger refuses: what is left, what was requested
     │   ├── NotPermitted        the ledger refuses: a role, or another person, is needed
     │   └── StorageError        a path cannot be read or written: possibly after the charge
-    │       └── DiskFull        a full disk, for which trying again at once is no remedy
+    │       ├── DiskFull        a full disk, for which trying again at once is no remedy
+    │       └── PlaceTaken      something else lies at a place, for which it is none either
     ├── PrivacyError            a step that cannot be shown private: refused
     │   ├── UnsupportedEvent    no accountant reads the event
     │   ├── UnplannedQuery      a model asked the door for an answer outside its plan
@@ -95,6 +96,10 @@ class StorageError(InputError):
 
 class DiskFull(StorageError):
     """A disk is full: the same step fails until somebody makes room."""
+
+
+class PlaceTaken(StorageError):
+    """Something else lies where files should: the same step fails until somebody moves it."""
 
 
 class PrivacyError(CloisterError):

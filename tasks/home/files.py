@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
-from cloister.errors import InputError, StorageError, VerificationError
+from cloister.errors import InputError, PlaceTaken, StorageError, VerificationError
 from cloister.files import is_link, sync, write_whole
 from cloister.tasks.home.home import Home, private_folder
 
@@ -258,14 +258,14 @@ def require_new(out: Path, release: str | None = None) -> None:
     """Check that ``out`` is free, or holds an unfinished copy of the same release.
 
     Raises:
-        StorageError: something else lies there.
+        PlaceTaken: something else lies there.
     """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     manifest = out / "manifest.json"
     if release and manifest.is_file() and release.encode() in manifest.read_bytes():
         return
-    raise StorageError(
+    raise PlaceTaken(
         f"{out} exists and is not empty; give another folder with --out, or move it away"
     )
 
@@ -342,12 +342,13 @@ def copy_whole(folder: Path, out: Path, release: str) -> None:
     """Copy a folder so that ``out`` is never incomplete.
 
     Raises:
-        StorageError: something else lies at ``out``, or it cannot be written.
+        PlaceTaken: something else lies at ``out``.
+        StorageError: it cannot be written.
     """
     try:
         require_new(out, release)
-    except StorageError as error:
-        raise StorageError(
+    except PlaceTaken as error:
+        raise PlaceTaken(
             f"{error}. Release {release} is charged and kept: the same command with another --out "
             "delivers it there, at no further charge"
         ) from None

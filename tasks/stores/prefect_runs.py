@@ -121,7 +121,8 @@ def _may_pass(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
         state.data, errors.InputError | errors.PrivacyError | errors.VerificationError
     )
     passing = isinstance(state.data, errors.StorageError)
-    return (passing or not lasting) and not isinstance(state.data, errors.DiskFull)
+    waits_for_somebody = isinstance(state.data, errors.DiskFull | errors.PlaceTaken)
+    return (passing or not lasting) and not waits_for_somebody
 
 
 def report_progress(name: str, function: Callable[_P, _R]) -> Callable[_P, _R]:

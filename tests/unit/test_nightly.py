@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import nightly
 import psutil
 from nightly import Part, Record, ended, result, run, under_pytest
 from real_server import wait
@@ -48,8 +49,9 @@ def test_what_cannot_be_installed_ends_its_part(tmp_path: Path) -> None:
     assert (record.ended, record.failures) == (True, ["install"])
 
 
-def test_a_stop_ends_what_a_command_started(tmp_path: Path) -> None:
-    command = ["sh", "-c", f"sleep 300 & echo $! > {tmp_path}/pid; wait"]  # ignores SIGINT
+def test_a_stop_ends_what_a_command_started(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(nightly, "GRACE", 0.5)  # the shell may ignore an interrupt
+    command = ["sh", "-c", f"sleep 300 & echo $! > {tmp_path}/pid; wait"]
     assert ended(command, "all", 1.0, Record(tmp_path / "part.jsonl")) is None
     left = int((tmp_path / "pid").read_text())
     wait(lambda: _is_dead(left), 20, "the command's child still runs", tmp_path)
