@@ -18,7 +18,7 @@ from torch import Tensor
 from cloister.arrays import Floats
 from cloister.models.core.noisy_table import NoisyTable
 from cloister.models.mixture.factors import QuasiIndependence, joint_factors
-from cloister.models.mixture.products import FactorView, Layout, Mixture
+from cloister.models.mixture.products import FactorView, Layout, Mixture, multiplied
 from cloister.models.protocol import Progress, silent
 from cloister.schema.partition import Partition
 
@@ -164,8 +164,9 @@ class Targets:
     """All targets of a fit, and the parts of factors that they need, each computed once.
 
     Level ``levels[i]`` of the mixture is in part ``parts[i]`` of ``size`` parts, which are those of
-    all different views, one view after the other. In views of branches, products of levels are:
-    ``products`` has the numbers (m, k) of the levels, and the part (m,) of each. Tables of one view
+    all different views, one view after the other, then the sums of views that have products of
+    such: ``products`` has the numbers (m, k) of the sums, and the part (m,) of each. Tables of one
+    view
     are computed together: ``alone`` (m,) are their parts, ``weighted`` and ``precision`` (m,) as of
     :class:`TableTarget`. Every other target is in ``joint``, with the parts of each of its views.
     """
@@ -189,20 +190,24 @@ class Targets:
         ends = np.cumsum([0, *(view.size for view in views.values())]).tolist()
         places = {key: slice(a, b) for key, (a, b) in zip(views, pairwise(ends), strict=True)}
         parts, levels, products = list[Tensor](), list[Tensor](), list[tuple[Tensor, Tensor]]()
+        size = ends[-1]
         for end, view in zip(ends, views.values(), strict=False):
-            begin = layout.edges[view.factor]
+            begin, of = layout.edges[view.factor], view.products
             index = torch.arange(view.size) if view.index is None else view.index
-            if view.rows is None:
+            if of is None:
                 parts.append(end + index)
                 levels.append(torch.arange(begin, layout.edges[view.factor + 1]))
             else:
-                products.append((begin + view.rows, end + index))
+                parts.append(size + of.sums)
+                levels.append(begin + of.levels)
+                products.append((size + of.rows, end + index))
+                size += of.size
         known = torch.arange(ends[-1])
         single = [a for a in objectives if isinstance(a, TableTarget) and len(a.views) == 1]
         joint = [a for a in objectives if not isinstance(a, TableTarget) or len(a.views) > 1]
         none = torch.zeros(0)
         return cls(
-            ends[-1],
+            size,
             torch.cat([none.long(), *levels]).to(device),
             torch.cat([none.long(), *parts]).to(device),
             tuple(_joined(products, device)),
@@ -234,9 +239,11 @@ def _joined(
         yield rows.to(device), parts.to(device)
 
 
-def _key(view: FactorView) -> tuple[int, int, bytes, bytes]:
-    index, rows = (b"" if of is None else of.numpy().tobytes() for of in (view.index, view.rows))
-    return view.factor, view.size, index, rows
+def _key(view: FactorView) -> tuple[int, int, tuple[bytes, ...]]:
+    of = view.products
+    tensors = (view.index, *((of.levels, of.sums, of.rows) if of else ()))
+    stored = tuple(b"" if tensor is None else tensor.numpy().tobytes() for tensor in tensors)
+    return view.factor, view.size, stored
 
 
 class Fit:
@@ -328,7 +335,7 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[Tensor, Tensor]:
     torch.index_select(mixture.shares, 0, targets.levels, out=by_level)
     shares.zero_().index_add_(0, targets.parts, by_level)
     for rows, parts in targets.products:
-        shares.index_add_(0, parts, mixture.shares[rows].prod(1))
+        shares.index_add_(0, parts, multiplied([shares[of] for of in rows.T]))
     torch.mul(shares, weights, out=weighted)
     to_parts.zero_()
     to_weighted.zero_()
@@ -338,16 +345,16 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[Tensor, Tensor]:
     for aim, places in targets.joint:
         _add_slopes(aim, places, (shares, weighted), (to_parts, to_weighted))
     # the products' slopes go back to their factors, those of parts to all their levels
-    to_weights = (shares.mul_(to_weighted)).sum(0)
+    to_weights = torch.mul(shares, to_weighted, out=weighted).sum(0)
     to_parts.addcmul_(to_weighted, weights)
+    for rows, parts in targets.products:
+        factors, slope = [shares[of] for of in rows.T], to_parts[parts]
+        for index, of in enumerate(rows.T):
+            # by the product rule: the slope of one sum is the product of all others
+            others = [slope, *factors[:index], *factors[index + 1 :]]
+            to_parts.index_add_(0, of, multiplied(others))
     torch.index_select(to_parts, 0, targets.parts, out=by_level)
     to_shares = torch.zeros_like(mixture.shares).index_add_(0, targets.levels, by_level)
-    for rows, parts in targets.products:
-        factors, slope = mixture.shares[rows], to_parts[parts]
-        for index in range(rows.shape[1]):
-            # by the product rule: the slope of one level is the product of all others
-            rest = factors[:, :index].prod(1) * factors[:, index + 1 :].prod(1)
-            to_shares.index_add_(0, rows[:, index], rest.mul_(slope))
     return to_weights, to_shares
 
 

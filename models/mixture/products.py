@@ -13,6 +13,7 @@ shrinks to the levels of the parents that allow some level of the attribute.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,9 +29,36 @@ from cloister.models.feasible_sets.branches import Branches
 from cloister.models.feasible_sets.feasible_set import grid
 from cloister.schema.partition import Partition
 
-Terms = tuple[Integers | None, list[Integers]]
-"""Joint levels of some attributes of a factor: the numbers (m, k) of the shares that multiply to
-that of each, None where they are the factor's own levels; each attribute's level (m,)."""
+Coarsening = tuple[str, Integers, int]
+"""An attribute, the part (levels,) of each of its levels, and the number of parts."""
+
+
+@dataclass(frozen=True)
+class Products:
+    """Products of sums of a factor's shares.
+
+    Share ``levels[i]`` adds to sum ``sums[i]`` of ``size``; product m is that of the sums
+    ``rows[m]``. Shape of ``rows``: (m, k).
+    """
+
+    levels: Tensor
+    sums: Tensor
+    size: int
+    rows: Tensor
+
+
+@dataclass(frozen=True)
+class FactorView:
+    """Some attributes of a factor, coarsened: its level m is in part ``index[m]`` of ``size``.
+
+    ``index`` is None where the parts are the levels. Where there are ``products``, these are what
+    parts hold, in place of levels.
+    """
+
+    factor: int
+    index: Tensor | None
+    size: int
+    products: Products | None = None
 
 
 @dataclass(frozen=True)
@@ -58,9 +86,14 @@ class Factor:
         """Where shares that sum to 1 begin and end: all of them do."""
         return [0, self.size]
 
-    def terms(self, names: Sequence[str]) -> Terms:
-        """The joint levels of some of its attributes."""
-        return None, [self.levels[:, self.attributes.index(name)] for name in names]
+    def view(self, number: int, coarsenings: Sequence[Coarsening]) -> FactorView:
+        """The view of some attributes of this factor, which has a ``number``."""
+        columns = [
+            joined[self.levels[:, self.attributes.index(name)]] for name, joined, _ in coarsenings
+        ]
+        sizes = [size for _, _, size in coarsenings]
+        index = np.ravel_multi_index(columns, sizes).astype(np.int64)
+        return FactorView(number, torch.as_tensor(index), math.prod(sizes))
 
     @classmethod
     def single(cls, name: str, size: int) -> Factor:
@@ -131,42 +164,65 @@ class BranchFactor:
         levels = np.concatenate([shares for shares, _ in pairs])
         return levels, np.concatenate([np.full(len(shares), branch) for shares, branch in pairs])
 
-    def terms(self, names: Sequence[str]) -> Terms:
-        """The joint levels of some of its attributes, in each branch."""
-        columns = [self.attributes.index(name) for name in names]
-        rows, levels = [], []
-        for branch in range(self.branches.count):
-            sets = [
-                self._sets[column][self.branches.variants[column][1][branch]] for column in columns
-            ]
-            joint = grid([len(one) for one in sets])
-            begins = [self._begins[column][branch] for column in columns]
-            rows.append(np.column_stack([np.full(len(joint), branch), joint + begins]))
-            levels.append(
-                np.column_stack([of[level] for of, level in zip(sets, joint.T, strict=True)])
-            )
-        return np.concatenate(rows), list(np.concatenate(levels).T)
+    def levels_in(self, name: str) -> tuple[Integers, Integers, Integers]:
+        """Each level of an attribute in each branch: branches, numbers of shares, levels (m,)."""
+        column = self.attributes.index(name)
+        sets = [self._sets[column][of] for of in self.branches.variants[column][1]]
+        branches = np.repeat(np.arange(self.branches.count), [len(levels) for levels in sets])
+        shares = [
+            begin + np.arange(len(levels))
+            for begin, levels in zip(self._begins[column], sets, strict=True)
+        ]
+        return branches, np.concatenate(shares), np.concatenate(sets)
+
+    def view(self, number: int, coarsenings: Sequence[Coarsening]) -> FactorView:
+        """The view of some attributes of this factor, which has a ``number``.
+
+        Branches in which they have the same sets of levels are one, and the levels of a set are
+        joined before shares are multiplied.
+        """
+        columns = [self.attributes.index(name) for name, _, _ in coarsenings]
+        variants = np.stack([self.branches.variants[column][1] for column in columns], axis=1)
+        kinds, kind = np.unique(variants, axis=0, return_inverse=True)
+        levels, sums, end = [np.arange(self.branches.count)], [kind.ravel()], len(kinds)
+        cells: list[list[tuple[int, Integers]]] = []
+        for column, (_, joined, _) in zip(columns, coarsenings, strict=True):
+            cells.append([])
+            for variant, own in enumerate(self._sets[column]):
+                parts, part = np.unique(joined[own], return_inverse=True)
+                branch = np.argmax(self.branches.variants[column][1] == variant)
+                levels.append(self._begins[column][branch] + np.arange(len(own)))
+                sums.append(end + part.ravel())
+                cells[-1].append((end, parts))
+                end += len(parts)
+        rows, index = _joint_cells(kinds, cells)
+        sizes = [size for _, _, size in coarsenings]
+        parts = np.ravel_multi_index([*index.T], sizes).astype(np.int64)
+        products = Products(
+            torch.as_tensor(np.concatenate(levels)),
+            torch.as_tensor(np.concatenate(sums)),
+            end,
+            torch.as_tensor(rows),
+        )
+        return FactorView(number, torch.as_tensor(parts), math.prod(sizes), products)
 
 
-@dataclass(frozen=True)
-class FactorView:
-    """Some attributes of a factor, coarsened: its level m is in part ``index[m]`` of ``size``.
+def _joint_cells(
+    kinds: Integers, cells: Sequence[Sequence[tuple[int, Integers]]]
+) -> tuple[Integers, Integers]:
+    """The sums (m, 1 + k) that multiply, and the parts (m, k) of attributes, of all joint cells.
 
-    ``index`` is None where the parts are the levels. With ``rows`` (m, k), the share of level m is
-    the product of these shares of the factor.
+    ``kinds`` (n, k) are variants of the attributes that occur together; each variant has the number
+    of its first sum, and the part of each of its sums, in ``cells``.
     """
-
-    factor: int
-    index: Tensor | None
-    size: int
-    rows: Tensor | None = None
-
-    def to(self, device: torch.device) -> FactorView:
-        """The same view with its index on a device."""
-        if self.index is None:
-            return self
-        rows = None if self.rows is None else self.rows.to(device)
-        return FactorView(self.factor, self.index.to(device), self.size, rows)
+    rows, index = [], []
+    for number, kind in enumerate(kinds.tolist()):
+        own = [variants[variant] for variants, variant in zip(cells, kind, strict=True)]
+        joint = grid([len(parts) for _, parts in own])
+        rows.append(np.column_stack([np.full(len(joint), number), joint + [n for n, _ in own]]))
+        columns = [parts[cell] for (_, parts), cell in zip(own, joint.T, strict=True)]
+        index.append(np.column_stack(columns))
+    return np.concatenate(rows), np.concatenate(index)
 
 
 @dataclass(frozen=True)
@@ -229,7 +285,8 @@ class Layout:
     def whole(self, name: str) -> FactorView:
         """The view of the levels of one attribute."""
         size = self.sizes[name]
-        return self._view(self.factor_of[name], {name: (np.arange(size), size)})
+        number = self.factor_of[name]
+        return self.factors[number].view(number, [(name, np.arange(size), size)])
 
     def views(
         self, coarsenings: Sequence[Partition]
@@ -256,18 +313,9 @@ class Layout:
         if alone and first.whole and factor.size == first.size:
             return FactorView(number, None, first.size)
         if key not in self._known:
-            self._known[key] = self._view(number, {r.name: (r.joined, r.size) for r in coarsenings})
+            parts = [(each.name, each.joined, each.size) for each in coarsenings]
+            self._known[key] = factor.view(number, parts)
         return self._known[key]
-
-    def _view(self, number: int, joined: Mapping[str, tuple[Integers, int]]) -> FactorView:
-        """The view of attributes whose levels are joined to parts, so many of each."""
-        factor = self.factors[number]
-        rows, levels = factor.terms(tuple(joined))
-        columns = [joined[name][0][level] for name, level in zip(joined, levels, strict=True)]
-        sizes = [size for _, size in joined.values()]
-        index = torch.as_tensor(np.ravel_multi_index(columns, sizes).astype(np.int64))
-        terms = None if rows is None else torch.as_tensor(rows)
-        return FactorView(number, index, int(np.prod(sizes)), terms)
 
 
 @dataclass(frozen=True)
@@ -295,8 +343,8 @@ class Mixture:
         shares = self.factor(view.factor)
         if view.index is None:
             return shares
-        if view.rows is not None:
-            shares = shares[view.rows].prod(1)
+        if view.products is not None:
+            shares = _products(view.products, shares)
         if scratch is None:
             scratch = shares.new_empty(view.size, shares.shape[1])
         return scratch.zero_().index_add_(0, view.index, shares)
@@ -322,14 +370,27 @@ class Mixture:
         factor, shares = self.layout.factors[number], self.factor(number)
         assert isinstance(factor, BranchFactor)
         table = shares.new_zeros(self.layout.sizes[name], factor.branches.count, shares.shape[1])
-        rows, (levels,) = factor.terms([name])
-        assert rows is not None
-        table[levels, rows[:, 0]] = shares[rows[:, 1]]
+        branches, numbers, levels = factor.levels_in(name)
+        table[levels, branches] = shares[numbers]
         return table
 
     def logs(self, name: str) -> Tensor:
         """Log-shares of one attribute's levels in each component; shape (size, components)."""
         return torch.log(self.shares_of(name) + 1e-12)
+
+
+def multiplied(factors: Sequence[Tensor]) -> Tensor:
+    """The product of some tables, cell by cell: ``Tensor.prod`` takes several times as long."""
+    product = factors[0]
+    for factor in factors[1:]:
+        product = product * factor
+    return product
+
+
+def _products(products: Products, shares: Tensor) -> Tensor:
+    sums = shares.new_zeros(products.size, shares.shape[1])
+    sums.index_add_(0, products.sums, shares[products.levels])
+    return multiplied([sums[of] for of in products.rows.T])
 
 
 @dataclass(frozen=True)

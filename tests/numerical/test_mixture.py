@@ -175,6 +175,17 @@ def test_parts_that_hold_one_bin_each_in_another_order_are_not_taken_for_the_bin
     np.testing.assert_allclose(turned, mixture.marginal([bins])[::-1], rtol=1e-6)
 
 
+def test_two_attributes_of_the_same_branches_are_told_apart():
+    """Their views have parts of the same numbers, of other levels."""
+    sizes = {"a": 2, "b": 2}
+    alike = np.array([[True, False], [False, True]])
+    layout = separate_factors(sizes, [Branches(("a", "b"), (alike, alike[::-1]))])
+    bins = bins_of(sizes)
+    one, two = (NoisyTable((bins[name],), np.ones(2), np.ones(2)) for name in sizes)
+    views = [TableTarget.of(table, layout, 2) for table in (one, two)]
+    assert Targets.of(views, layout).size == 2 * Targets.of(views[:1], layout).size
+
+
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_gradients_are_those_of_the_loss(layout):
     bins, rng = bins_of(SIZES), np.random.default_rng(2)
@@ -214,7 +225,9 @@ def _table(weights, shares, layout, target):
     views = []
     for view in target.views:
         own = shares[layout.edges[view.factor] : layout.edges[view.factor + 1]]
-        own = own if view.rows is None else own[view.rows].prod(1)
+        if (of := view.products) is not None:
+            sums = torch.zeros(of.size, COMPONENTS).double().index_add(0, of.sums, own[of.levels])
+            own = sums[of.rows].prod(1)
         views.append(
             own
             if view.index is None
