@@ -65,7 +65,11 @@ _WIDER = 1.5
 """How much larger the numbers of rows of a group are than those of the one before."""
 
 _PILOT_ROWS = 30_000
-"""Rows of the units of a group that are drawn in each step, about."""
+"""Rows of the units of a group that are drawn in each step, about, and at most."""
+
+_PILOT_TIMES = 4
+"""Rows of all groups that are drawn in each step, over those of the data, at most: the error of
+drawing them is half of that with which the data was drawn."""
 
 _POOL = 65_536
 """Persons drawn from the model, by whose pairs of rows the weights of further ones are found."""
@@ -271,15 +275,19 @@ class _Tables:
         )
 
 
-def _found_companions(plain: Companions, pairs: _UnitPairs, rng: np.random.Generator) -> Companions:
+def _found_companions(
+    plain: Companions, pairs: _UnitPairs, data_rows: int, rng: np.random.Generator
+) -> Companions:
     """The weights with which rows of a unit have the tables of first rows, and of first two.
 
     Units of sizes of which there are too few share the weights of smaller ones.
     """
     sizes = _sizes(pairs.sizes)
     groups = replace(plain, sizes=sizes).groups(pairs.sizes)
+    rows = min(_PILOT_ROWS, _PILOT_TIMES * data_rows // len(sizes))
     weighed = [
-        _found(plain, pairs, np.flatnonzero(groups == group), rng) for group in range(len(sizes))
+        _found(plain, pairs, np.flatnonzero(groups == group), rows, rng)
+        for group in range(len(sizes))
     ]
     between, within = (
         np.stack([getattr(each, name) for each in weighed]) for name in ("between", "within")
@@ -299,12 +307,12 @@ def _sizes(sizes: Integers) -> tuple[int, ...]:
 
 
 def _found(
-    plain: Companions, pairs: _UnitPairs, units: Integers, rng: np.random.Generator
+    plain: Companions, pairs: _UnitPairs, units: Integers, rows: int, rng: np.random.Generator
 ) -> _Tables:
-    """The weights of one group, by its units (n,)."""
+    """The weights of one group, by its units (n,), of which about so many rows are drawn."""
     wanted = pairs.of(plain, units)
     mean = float(pairs.sizes[units].mean())  # a row is weighed beside about half as many
-    drawn = units[: max(round(_PILOT_ROWS / mean), 1)]
+    drawn = units[: max(round(rows / mean), 1)]
     pilot, nothing = _Pilot.of(pairs, drawn), wanted.over(np.inf)
     rate, weights, step = 1.0, nothing, nothing
     nearest, least = weights, np.inf
@@ -593,4 +601,4 @@ def companions_of(tasks: UnitTasks, model: RowModel) -> Companions:
     beside = plain.beside(units.codes, units.rows)
     shares = _of_first(tasks, model, plain)
     pairs = _UnitPairs(numbers, beside, tasks.counts(units), draw, shares)
-    return _found_companions(plain, pairs, source.generator)
+    return _found_companions(plain, pairs, tasks.whole.data_rows, source.generator)
