@@ -36,7 +36,15 @@ MOST = {
 """Distances of what is worse by chance: at least .1 more of each."""
 
 
-@pytest.fixture(scope="module", params=SHAPES)
+_SLOW = ("a catalogue that may be missing", "rows of four tables")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=[pytest.mark.slow] if name in _SLOW else []) for name in SHAPES
+    ],
+)
 def trial(request):
     released = release_database(SHAPES[request.param](), 20, noise=NoiseSource.insecure(1))
     return request.param, released

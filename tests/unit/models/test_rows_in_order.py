@@ -34,7 +34,7 @@ def tables():
     return release_database(tables_in_order(), 10, noise=NoiseSource.insecure(1))
 
 
-@pytest.mark.parametrize("kind", ["persons", "tables"])
+@pytest.mark.parametrize("kind", ["persons", pytest.param("tables", marks=pytest.mark.slow)])
 def test_gaps_and_neighbours_are_as_in_the_data(request, kind):
     trial = request.getfixturevalue(kind)
     if kind == "persons":

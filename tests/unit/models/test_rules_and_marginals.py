@@ -45,7 +45,11 @@ def test_twenty_rules_about_one_event_are_not_twenty_events():
     assert (by_rules.mean(0) / forecast < 2).all()
 
 
-@pytest.mark.parametrize("shape", [blocks_in_a_block(1_500, 2), boxes(1_500, 5)])
+@pytest.mark.parametrize(
+    "shape",
+    [blocks_in_a_block(1_500, 2), pytest.param(boxes(1_500, 5), marks=pytest.mark.slow)],
+    ids=["blocks", "boxes"],
+)
 def test_a_chain_of_conditionals_has_one_event_too(shape):
     by_rules, _ = errors(shape, 0.5, "kamino", (1,))
     alone, _ = errors(without_rules(shape), 0.5, "kamino", (1,))
