@@ -192,16 +192,16 @@ class Targets:
         parts, levels, products = list[Tensor](), list[Tensor](), list[tuple[Tensor, Tensor]]()
         size = ends[-1]
         for end, view in zip(ends, views.values(), strict=False):
-            begin, of = layout.edges[view.factor], view.products
+            begin, inner = layout.edges[view.factor], view.products
             index = torch.arange(view.size) if view.index is None else view.index
-            if of is None:
+            if inner is None:
                 parts.append(end + index)
                 levels.append(torch.arange(begin, layout.edges[view.factor + 1]))
             else:
-                parts.append(size + of.sums)
-                levels.append(begin + of.levels)
-                products.append((size + of.rows, end + index))
-                size += of.size
+                parts.append(size + inner.sums)
+                levels.append(begin + inner.levels)
+                products.append((size + inner.rows, end + index))
+                size += inner.size
         known = torch.arange(ends[-1])
         single = [a for a in objectives if isinstance(a, TableTarget) and len(a.views) == 1]
         joint = [a for a in objectives if not isinstance(a, TableTarget) or len(a.views) > 1]
@@ -240,8 +240,8 @@ def _joined(
 
 
 def _key(view: FactorView) -> tuple[int, int, tuple[bytes, ...]]:
-    of = view.products
-    tensors = (view.index, *((of.levels, of.sums, of.rows) if of else ()))
+    inner = view.products
+    tensors = (view.index, *((inner.levels, inner.sums, inner.rows) if inner else ()))
     stored = tuple(b"" if tensor is None else tensor.numpy().tobytes() for tensor in tensors)
     return view.factor, view.size, stored
 
@@ -335,7 +335,7 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[Tensor, Tensor]:
     torch.index_select(mixture.shares, 0, targets.levels, out=by_level)
     shares.zero_().index_add_(0, targets.parts, by_level)
     for rows, parts in targets.products:
-        shares.index_add_(0, parts, multiplied([shares[of] for of in rows.T]))
+        shares.index_add_(0, parts, multiplied([shares[sums] for sums in rows.T]))
     torch.mul(shares, weights, out=weighted)
     to_parts.zero_()
     to_weighted.zero_()
@@ -348,11 +348,11 @@ def gradient(mixture: Mixture, targets: Targets) -> tuple[Tensor, Tensor]:
     to_weights = torch.mul(shares, to_weighted, out=weighted).sum(0)
     to_parts.addcmul_(to_weighted, weights)
     for rows, parts in targets.products:
-        factors, slope = [shares[of] for of in rows.T], to_parts[parts]
-        for index, of in enumerate(rows.T):
+        factors, slope = [shares[sums] for sums in rows.T], to_parts[parts]
+        for index, sums in enumerate(rows.T):
             # by the product rule: the slope of one sum is the product of all others
-            others = [slope, *factors[:index], *factors[index + 1 :]]
-            to_parts.index_add_(0, of, multiplied(others))
+            remaining = [slope, *factors[:index], *factors[index + 1 :]]
+            to_parts.index_add_(0, sums, multiplied(remaining))
     torch.index_select(to_parts, 0, targets.parts, out=by_level)
     to_shares = torch.zeros_like(mixture.shares).index_add_(0, targets.levels, by_level)
     return to_weights, to_shares

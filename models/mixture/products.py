@@ -167,7 +167,7 @@ class BranchFactor:
     def levels_in(self, name: str) -> tuple[Integers, Integers, Integers]:
         """Each level of an attribute in each branch: branches, numbers of shares, levels (m,)."""
         column = self.attributes.index(name)
-        sets = [self._sets[column][of] for of in self.branches.variants[column][1]]
+        sets = [self._sets[column][variant] for variant in self.branches.variants[column][1]]
         branches = np.repeat(np.arange(self.branches.count), [len(levels) for levels in sets])
         shares = [
             begin + np.arange(len(levels))
@@ -188,10 +188,10 @@ class BranchFactor:
         cells: list[list[tuple[int, Integers]]] = []
         for column, (_, joined, _) in zip(columns, coarsenings, strict=True):
             cells.append([])
-            for variant, own in enumerate(self._sets[column]):
-                parts, part = np.unique(joined[own], return_inverse=True)
+            for variant, allowed in enumerate(self._sets[column]):
+                parts, part = np.unique(joined[allowed], return_inverse=True)
                 branch = np.argmax(self.branches.variants[column][1] == variant)
-                levels.append(self._begins[column][branch] + np.arange(len(own)))
+                levels.append(self._begins[column][branch] + np.arange(len(allowed)))
                 sums.append(end + part.ravel())
                 cells[-1].append((end, parts))
                 end += len(parts)
@@ -217,10 +217,10 @@ def _joint_cells(
     """
     rows, index = [], []
     for number, kind in enumerate(kinds.tolist()):
-        own = [variants[variant] for variants, variant in zip(cells, kind, strict=True)]
-        joint = grid([len(parts) for _, parts in own])
-        rows.append(np.column_stack([np.full(len(joint), number), joint + [n for n, _ in own]]))
-        columns = [parts[cell] for (_, parts), cell in zip(own, joint.T, strict=True)]
+        sets = [variants[variant] for variants, variant in zip(cells, kind, strict=True)]
+        joint = grid([len(parts) for _, parts in sets])
+        rows.append(np.column_stack([np.full(len(joint), number), joint + [n for n, _ in sets]]))
+        columns = [parts[cell] for (_, parts), cell in zip(sets, joint.T, strict=True)]
         index.append(np.column_stack(columns))
     return np.concatenate(rows), np.concatenate(index)
 
@@ -390,7 +390,7 @@ def multiplied(factors: Sequence[Tensor]) -> Tensor:
 def _products(products: Products, shares: Tensor) -> Tensor:
     sums = shares.new_zeros(products.size, shares.shape[1])
     sums.index_add_(0, products.sums, shares[products.levels])
-    return multiplied([sums[of] for of in products.rows.T])
+    return multiplied([sums[number] for number in products.rows.T])
 
 
 @dataclass(frozen=True)
