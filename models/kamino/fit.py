@@ -16,7 +16,7 @@ from cloister.models.core.bins import Histogram
 from cloister.models.core.histograms import HistogramCounts, count_histogram
 from cloister.models.core.noisy_table import NoisyTable, NoisyTables, count_table, to_shares
 from cloister.models.core.released_counts import ReleasedCounts
-from cloister.models.feasible_sets.branches import find_branches, pool_histograms
+from cloister.models.feasible_sets.branches import pool_histograms
 from cloister.models.feasible_sets.builder import CompiledConstraints, compile_constraints
 from cloister.models.feasible_sets.expected_shares import ExpectedShares
 from cloister.models.kamino.model import KaminoModel
@@ -48,7 +48,7 @@ class KaminoFit:
         counted = _histograms(self.private, self.task, self.plan)
         bins = {name: counts.bins(self.task) for name, counts in counted.items()}
         tables = _joint_tables(self.private, self.plan, bins)
-        branched = find_branches(self.task.domain, self.task.hard, bins, self.plan.sequence)
+        branched = self.recipe.branches(self.task.domain, self.task.hard, bins, self.plan.sequence)
         bins = pool_histograms(bins, branched)
         first = _first_shares(self.plan, bins, tables, self.task.data_rows)
         generator = torch.Generator().manual_seed(KAMINO_SEED)
@@ -58,7 +58,10 @@ class KaminoFit:
         rules = rules_of(self.task, sequence, bins, chain, tables)
         released = (*tables.values(),)
         counts = ReleasedCounts(self.task.data_rows, counted, bins, released)
-        return KaminoModel(self.task, sequence, bins, chain, rules, released_counts=counts)
+        pooled = tuple(name for branches in branched for name in branches.attributes)
+        return KaminoModel(
+            self.task, sequence, bins, chain, rules, released_counts=counts, pooled=pooled
+        )
 
     def weigh(self, model: KaminoModel) -> KaminoModel:
         """Weights of soft constraints: from noisy counts of violating pairs, or Algorithm 5."""

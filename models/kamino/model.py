@@ -25,10 +25,18 @@ FOLLOWED = (
     "rows are drawn attribute by attribute from the trained network, given the attributes before"
 )
 
+POOLED = (
+    "rules on single rows say the same event of several attributes, so their noisy histograms are "
+    "made to agree on how often it happens: {}"
+)
+
 
 @dataclass(frozen=True)
 class KaminoModel(constrained.SequentialModel):
-    """A chain of conditionals over bins, and the rules that its rows satisfy."""
+    """A chain of conditionals over bins, and the rules that its rows satisfy.
+
+    The histograms of the attributes ``pooled`` were made to agree.
+    """
 
     task: Task
     sequence: tuple[str, ...]
@@ -38,6 +46,7 @@ class KaminoModel(constrained.SequentialModel):
     reweighting: Reweighting | None = None
     algorithm: Algorithm3 = PLAIN
     released_counts: ReleasedCounts | None = None
+    pooled: tuple[str, ...] = ()
 
     @property
     def sampler(self) -> Sampler:
@@ -73,13 +82,13 @@ class KaminoModel(constrained.SequentialModel):
 
     def own_state(self) -> ModelState:
         """The chain as JSON and arrays."""
-        return self.chain.state()
+        return constrained.merge_states(self.chain.state(), ({"pooled": list(self.pooled)}, {}))
 
     def own_post_processing(self) -> tuple[str, ...]:
         """How rows are made from the chain."""
-        return (
-            (FOLLOWED,) if self.constraint_sampler.remembers else (FOLLOWED, constrained.BALANCED)
-        )
+        pooled = (POOLED.format(", ".join(self.pooled)),) if self.pooled else ()
+        balanced = () if self.constraint_sampler.remembers else (constrained.BALANCED,)
+        return (*pooled, FOLLOWED, *balanced)
 
 
 def restore_kamino(
@@ -97,4 +106,5 @@ def restore_kamino(
         constrained.restore_reweighting(task, meta, arrays),
         constrained.restore_algorithm(task, meta),
         restore_counts(task, bins, meta, arrays),
+        tuple(meta.get("pooled", ())),
     )

@@ -23,13 +23,14 @@ from cloister.figures import count_of
 from cloister.models import planning
 from cloister.models.core import costs
 from cloister.models.core.bins import Histogram
-from cloister.models.feasible_sets.branches import Branches
+from cloister.models.feasible_sets.branches import Branches, find_branches
 from cloister.models.protocol import Arrays, Progress
 from cloister.models.soft_constraints.pair_counts import PairCounts
 from cloister.models.task import Stage, Task
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.query import Door, TableRows
 from cloister.schema.declarations import Sampling
+from cloister.schema.domain import Domain
 
 if TYPE_CHECKING:
     import torch
@@ -191,6 +192,11 @@ KAMINO_SEED = 20_210_623
 COUNTS = PairCounts()
 """How violations are counted on the data."""
 
+BranchFinder = Callable[
+    [Domain, Sequence[DenialConstraint], Mapping[str, Histogram], Sequence[str]],
+    tuple[Branches, ...],
+]
+
 Sequencer = Callable[[Mapping[str, int], Sequence[DenialConstraint]], tuple[str, ...]]
 
 
@@ -258,6 +264,7 @@ class KaminoRecipe:
     trainer: Trainer
     weigher: Weigher
     sequencer: Sequencer = planning.schema_sequence
+    branches: BranchFinder = find_branches
 
 
 KAMINO = KaminoRecipe(

@@ -315,6 +315,7 @@ PAPER_RECIPES = (
         OneByOne(units="hyper-attributes", heads="normal"),
         MatrixAscent(),
         planning.printed_sequence,
+        lambda *_: (),
     ),
     recipe.KaminoRecipe(
         "kamino-unsequenced",

@@ -9,6 +9,7 @@ from shape import release_once
 from trials import marginal_errors
 
 from cloister.constraints.counting import count_violations
+from cloister.models.registry import create
 from cloister.privacy.mechanisms.randomness import NoiseSource
 from cloister.tasks.requests.error_forecast import forecast_errors
 
@@ -67,3 +68,15 @@ def test_no_table_is_worse_with_its_rules(shape, epsilon):
     deviation = np.sqrt((by_rules.var(0, ddof=1) + alone.var(0, ddof=1)) / 3)
     assert (by_rules.mean(0) <= alone.mean(0) + deviation).all()
     assert ((by_rules.mean(0) > forecast / 2) & (by_rules.mean(0) < 2 * forecast)).all()
+
+
+@pytest.mark.parametrize(("method", "pooled"), [("kamino", True), ("kamino-paper", False)])
+def test_a_certificate_says_that_histograms_of_one_event_are_pooled(method, pooled):
+    """The printed method leaves them as they were counted."""
+    trial = release_once(one_block(300, 3), 1, method, "1e-7")
+    sentences = [line for line in trial.model.post_processing() if "the same event" in line]
+    assert len(sentences) == pooled
+    saved = create(method).restore(trial.task, *trial.model.state())
+    assert saved.post_processing() == trial.model.post_processing()
+    for name in trial.task.domain.modelled if pooled else ():
+        assert name in sentences[0]
