@@ -238,6 +238,12 @@ _DROWNED = (
     "of a person (max_rows) keep more"
 )
 
+_UNLEARNT = (
+    "{table}'{name}' costs most of all rules: which '{right}' goes with which {left} is told where "
+    "about {least} rows or more have the same {left}, and {rows} have on average; the others get "
+    "one that noise chose. About {needed:,} rows{epsilon} would tell it of most"
+)
+
 _UNMODELLED = (
     "'{name}' orders {first} and {second}, whose difference is not modelled: {reason}; it may come "
     "out much wider than in the data"
@@ -284,6 +290,7 @@ def plan_warnings(
         *_dropped_references(context),
         *_drowned_counts(context, plan),
         *_drowned_lists(context, plan),
+        *_unlearnt_dependency(request, context, plan),
         *_unmodelled_differences(context, plan),
         *_never_missing(context),
     )
@@ -346,6 +353,32 @@ def _drowned_lists(context: resolved.PublicContext, plan: AnyPlan) -> Iterator[s
     for table, (task, table_plan) in plan.tables(context.task).items():
         named = context.of_table(table) if table in context.task.schema.tables else ""
         yield from (named + each for each in quality.forecast_lists(task, table_plan.counted))
+
+
+def _unlearnt_dependency(
+    request: resolved.ResolvedRequest, context: resolved.PublicContext, plan: AnyPlan
+) -> Iterator[str]:
+    """A sentence on the functional dependency that noise hides most, if it hides one."""
+    unlearnt = [
+        (table, task, forecast, forecast.least_rows)
+        for table, (task, table_plan) in plan.tables(context.task).items()
+        for forecast in quality.forecast_dependencies(task, table_plan.sequence, table_plan.mapped)
+        if forecast.least_rows is not None and not forecast.learnt
+    ]
+    if not unlearnt:
+        return
+    table, task, worst, least = max(unlearnt, key=lambda each: each[3] / each[2].rows)
+    epsilon = worst.epsilon(request.budget)
+    yield _UNLEARNT.format(
+        table=context.of_table(table) if table in context.task.schema.tables else "",
+        name=worst.name,
+        right=worst.right,
+        left=" and ".join(f"'{name}'" for name in worst.left),
+        least=figure(least, 2),
+        rows=figure(worst.rows, 2),
+        needed=math.ceil(least / worst.rows * task.data_rows),
+        epsilon="" if epsilon is None else f", or epsilon {exact_text(epsilon)},",
+    )
 
 
 def _unmodelled_differences(context: resolved.PublicContext, plan: AnyPlan) -> Iterator[str]:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from panel import panel
 
 from cloister.flows.cli.app import run
@@ -193,3 +194,36 @@ def test_plan_is_a_table_for_people(place, capsys):
     assert "of processor time, with quick evaluation" in said
     assert run(["plan", str(place.spec), "--method", "mixture"]) == 0
     assert "what only 4 or more columns together show" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("rows", "hidden"), [(200, True), (200_000, False)])
+def test_a_plan_names_the_rule_that_noise_hides_most(cloister, tmp_path, rows, hidden):
+    numbers = {"type": "integer", "min": 0, "max": 39}
+    spec = {
+        "name": "shops",
+        "source": {"path": "shops.csv"},
+        "privacy": {
+            "unit": "row",
+            "relation": "add_remove",
+            "rows": {"public": rows},
+            "budget": {"epsilon": 1, "delta": 1e-6, "per": "ever"},
+        },
+        "attributes": {
+            "shop": numbers,
+            "town": {"type": "categorical", "values": ["a", "b", "c"]},
+            "open": {"type": "boolean"},
+            "late": {"type": "boolean"},
+        },
+        "constraints": [
+            {"name": "in one town", "fd": "shop -> town"},
+            {"name": "late if open", "fd": "open -> late"},
+        ],
+        "release": {"epsilon": 1, "delta": 1e-6, "method": "mixture"},
+    }
+    (tmp_path / "shops.yaml").write_text(yaml.safe_dump(spec))
+    warnings = cloister("plan", tmp_path / "shops.yaml")["warnings"]
+    named = [sentence for sentence in warnings if "costs most of all rules" in sentence]
+    assert len(named) == hidden
+    if hidden:
+        assert named[0].startswith("'in one town' costs most")
+        assert " rows, or epsilon " in named[0]
