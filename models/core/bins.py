@@ -18,8 +18,8 @@ import numpy as np
 
 from cloister.arrays import TINY, Booleans, Floats, Integers
 from cloister.models.feasible_sets.feasible_set import Levels
-from cloister.schema.columns import Codes, Grid
-from cloister.schema.partition import Partition, tree_of
+from cloister.schema.columns import Codes, Column, Grid
+from cloister.schema.partition import Partition, intervals, single_values, tree_of
 
 NUMERIC_BINS = 20
 """Bins of a numeric attribute at most, special and missing values apart."""
@@ -38,6 +38,9 @@ NOISE_DEVIATIONS = 3.0
 
 _LEAST_ORDINARY_MASS = 1e-12
 """Mass that is divided by at least, where all of it is in missing and special values."""
+
+PARTS_BY_MASS = 8
+"""Parts of an attribute by drawn rows: two attributes then have 64 cells, and three 512."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,3 +373,28 @@ def _coarse_tree(bins: Histogram, most: int) -> Partition:
     parts = np.full(len(mass), most - 1, dtype=np.int64)
     parts[np.argsort(-mass, kind="stable")[: most - 1]] = np.arange(most - 1)
     return bins.coarsen(parts[nodes])
+
+
+def parts_by(column: Column, codes: Integers, most: int = PARTS_BY_MASS) -> Partition:
+    """At most so many parts of about equal mass among drawn codes (n,) of an attribute.
+
+    For a nominal attribute: the most frequent values, and all others. For an ordered one:
+    ranges between quantiles, and one part for special and missing values, which follow the grid.
+    """
+    if column.size <= most:
+        return parts_of(column, np.arange(column.size))
+    if column.kind == "nominal":
+        counts = np.bincount(codes, minlength=column.size)
+        groups = np.full(column.size, most - 1)
+        groups[np.argsort(-counts, kind="stable")[: most - 1]] = np.arange(most - 1)
+        return parts_of(column, groups)
+    apart = [0, column.steps] if isinstance(column, Grid) and column.steps < column.size else [0]
+    inner = np.quantile(codes, np.arange(1, most - 1) / (most - 1), method="higher")
+    return parts_of(column, np.unique([*apart, *inner.astype(np.int64).tolist()]))
+
+
+def parts_of(column: Column, numbers: Integers) -> Partition:
+    """The partition whose :func:`numbers_of` are given."""
+    if column.kind == "nominal":
+        return single_values(column).coarsen(numbers)
+    return intervals(column, numbers)

@@ -215,6 +215,13 @@ class HistogramCounts:
         """The cells."""
         return self.cells.partitions[0]
 
+    def over(self, times: int) -> HistogramCounts:
+        """The counts of rows each of which was counted so many times."""
+        coarser = tuple(table.over(times) for table in self.coarser)
+        return HistogramCounts(
+            self.cells.over(times), coarser, self.values and self.values.over(times)
+        )
+
     def shares(self, rows: int) -> tuple[Partition, Floats]:
         """The cells, values that stand out and round ones apart, and their shares of the rows."""
         levels = self._levels

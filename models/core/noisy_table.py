@@ -44,6 +44,10 @@ class NoisyTable:
         """The attributes, in the order of the axes."""
         return tuple(partition.name for partition in self.partitions)
 
+    def over(self, times: int) -> NoisyTable:
+        """The table of rows each of which was counted so many times."""
+        return NoisyTable(self.partitions, self.counts / times, self.deviation / times)
+
     @property
     def variances(self) -> Floats:
         """The variance of each count, in the shape of the counts."""

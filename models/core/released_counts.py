@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +52,12 @@ class ReleasedCounts:
     bins: Mapping[str, Histogram] = field(default_factory=dict)
     tables: tuple[NoisyTable, ...] = ()
     worst_first: bool = False
+
+    def over(self, times: int) -> ReleasedCounts:
+        """The counts of rows each of which was counted so many times."""
+        histograms = {name: each.over(times) for name, each in self.histograms.items()}
+        tables = tuple(table.over(times) for table in self.tables)
+        return replace(self, rows=self.rows // times, histograms=histograms, tables=tables)
 
     def state(self, sequence: Sequence[str]) -> ModelState:
         """The numbers as JSON and arrays, but for the bins; attributes by ``sequence``."""

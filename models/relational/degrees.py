@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -38,9 +37,6 @@ _STEEPEST = 30.0
 
 _LEAST_SHARE = 1e-12
 """Share of a degree that never occurs, so that every mean can be reached."""
-
-_CURVE = 2_001
-"""Points of the curve from tilts to means: a degree is drawn to about a hundredth of its mean."""
 
 _MEANS = 64
 """Most groups of kinds of parents by their mean degrees, each of which has a tilt of its own."""
@@ -106,24 +102,6 @@ def _nearest_counts(noisy: Floats) -> Floats:
     return np.maximum(noisy - levels[np.flatnonzero(falling > levels)[-1]], 0.0)
 
 
-def draw_degrees(
-    profiles: Integers,
-    counts: Floats,
-    expected: Floats,
-    degrees: Floats,
-    total: int,
-    rng: np.random.Generator,
-) -> Integers:
-    """The degree (parents,) of each parent: ``total`` in all, each at most the greatest.
-
-    ``expected`` (U,) is the sum of degrees of each profile according to the relationships.
-    """
-    tilts = Tilts.of(counts, expected, degrees, total, np.arange(1.0 * len(degrees)))
-    table = counts[:, None] * tilts.shares(expected / counts)
-    parent_degrees = draw_by_group(profiles, table, rng)
-    return with_total(parent_degrees, total, len(degrees) - 1, rng)
-
-
 @dataclass(frozen=True, eq=False)
 class Tilts:
     """Distributions of ``numbers`` (n,), such as degrees, of any mean: ``factors`` (n,) tilted."""
@@ -150,30 +128,9 @@ class Tilts:
             factors = factors / factors.sum()
         return cls(factors, numbers)
 
-    @property
-    def most(self) -> int:
-        """The greatest degree."""
-        return len(self.factors) - 1
-
     def shares(self, means: Floats) -> Floats:
         """The distributions (means, n) of means (means,)."""
         return with_means(self.factors, np.clip(means, 0.0, self.numbers[-1]), self.numbers)
-
-    def draw(self, means: Floats, rng: np.random.Generator) -> Integers:
-        """A degree (n,) of each mean."""
-        tilts, known = self._curve
-        heights = np.cumsum(self._tilted(np.interp(means, known, tilts)), axis=1)
-        drawn = (heights < rng.random(len(means))[:, None]).sum(1)
-        return np.minimum(drawn, self.most).astype(np.int64)
-
-    @cached_property
-    def _curve(self) -> tuple[Floats, Floats]:
-        """Tilts, and the means that they give."""
-        tilts = np.linspace(-_STEEPEST, _STEEPEST, _CURVE)
-        return tilts, self._tilted(tilts) @ self.numbers
-
-    def _tilted(self, tilts: Floats) -> Floats:
-        return _tilted_by(self.factors, tilts, self.numbers)
 
 
 def with_means(shares: Floats, means: Floats, numbers: Floats) -> Floats:
@@ -191,15 +148,6 @@ def _tilted_by(shares: Floats, tilts: Floats, numbers: Floats) -> Floats:
     logs = np.log(np.maximum(shares, _LEAST_SHARE)) + tilts[:, None] * numbers
     weights = np.exp(logs - logs.max(1, keepdims=True))
     return np.asarray(weights / weights.sum(1, keepdims=True))
-
-
-def with_total(degrees: Integers, total: int, most: int, rng: np.random.Generator) -> Integers:
-    """Degrees with one more or one less at random parents, until they add up to ``total``."""
-    while missing := total - int(degrees.sum()):
-        step = 1 if missing > 0 else -1
-        able = np.flatnonzero(degrees < most if step > 0 else degrees > 0)
-        degrees[rng.permutation(able)[: abs(missing)]] += step
-    return degrees
 
 
 def draw_by_group(groups: Integers, weights: Floats, rng: np.random.Generator) -> Integers:

@@ -14,7 +14,7 @@ family.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,8 +24,16 @@ from cloister.constraints import DenialConstraint
 from cloister.constraints.across import AcrossConstraint
 from cloister.constraints.denial import Cell, Predicate
 from cloister.errors import PlanError
-from cloister.models.relational.constraints import distinct_pairs
-from cloister.models.relational.rows import most_drawn, require_enough_keys
+from cloister.models.relational.references import (
+    keys_to_families,
+    keys_with_degrees,
+    loose_keys,
+    most_drawn,
+    other_keys,
+    require_enough_keys,
+    require_kept,
+    unit_key,
+)
 from cloister.models.task import DatabaseTask, Persons, Task
 from cloister.models.transforms.differences import unused_name
 from cloister.models.transforms.unit_tables import (
@@ -43,6 +51,9 @@ from cloister.schema.columns import Column, Serial
 from cloister.schema.domain import Domain, Table
 from cloister.schema.fan_outs import families_changed, rows_changed
 from cloister.schema.relations import Database, ForeignKey, Schema
+
+_ENOUGH = 20_000
+"""Rows of a table of units at which the sampling error of a share is below .004."""
 
 
 def table_of_units(table: str) -> str:
@@ -103,7 +114,8 @@ class Family:
     """The task ``units`` of the rows of a table with those of its ``children``, by table.
 
     ``door`` is the name of the table behind the door. The ``name`` is that of the table, of its
-    rows without a reference, or of those joined with what they refer to.
+    rows without a reference, or of those joined with what they refer to. Each row is there so many
+    ``times``, with other two of its children.
     """
 
     name: str
@@ -111,6 +123,7 @@ class Family:
     door: str
     units: Task
     children: Mapping[str, Child]
+    times: int = 1
 
     def holding(self, second: Mapping[str, tuple[str, ...]]) -> Family:
         """The family where second rows of each child have these attributes alone."""
@@ -134,34 +147,73 @@ class Family:
         """Those of the rows of each child."""
         return [child.tasks for child in self.children.values()]
 
+    @property
+    def counted(self) -> Family:
+        """The family as a method counts it: of each unit as many rows as it has there."""
+        units = _times(self.units, self.times)
+        children = {
+            name: replace(
+                child,
+                tasks=replace(
+                    child.tasks, units=units, whole=_times(child.tasks.whole, self.times)
+                ),
+            )
+            for name, child in self.children.items()
+        }
+        return replace(self, units=units, children=children, times=1)
 
-def families_of(task: DatabaseTask) -> Mapping[str, Family] | None:
-    """The families of tables, parents first; None if their rows cannot be modelled so.
 
-    PlanError if a constraint cannot hold, or a key has too few numbers.
+def _times(task: Task, times: int) -> Task:
+    """The task of so many times the rows, as many of each unit more."""
+    neighbours = replace(task.neighbours, max_rows=times * task.neighbours.max_rows)
+    wanted = task.output_rows
+    return replace(
+        task, data_rows=times * task.data_rows, neighbours=neighbours, wanted_rows=wanted
+    )
+
+
+def _turns(units: int, rows: Iterable[int]) -> int:
+    """How often a unit is in its table, each time with other two of its rows.
+
+    Noise grows as the counts do, and two of a user's hundred ratings say less than all: what is
+    left of chance is. No more often than there are two other rows, on average.
     """
-    schema = task.schema
-    if not has_families(schema) or not all(_keeps_rules(task, key) for key in schema.keys):
-        return None
+    pairs = max((number // (2 * units) for number in rows), default=1)
+    return max(min(-(-_ENOUGH // units), pairs), 1)
+
+
+def families_of(task: DatabaseTask) -> Mapping[str, Family]:
+    """The families of tables, parents first.
+
+    PlanError if a constraint cannot hold, a key has too few numbers, or a table has no attribute.
+    """
+    require_kept(task)
     for name, table in task.tables.items():
-        require_enough_keys(name, relations.rows_domain(schema, name), most_drawn(task, table))
+        domain = relations.rows_domain(task.schema, name)
+        require_enough_keys(name, domain, most_drawn(task, table))
         _require_places(task, name)
     families: dict[str, Family] = {}
-    for name in schema.tables:
+    for name in task.schema.tables:
         families |= {family.name: family for family in _families_at(task, name)}
-    if any(not family.units.domain.modelled for family in families.values()):
-        return None
+    bare = [family.table for family in families.values() if not family.units.domain.modelled]
+    named = (key.parent for key in keys_with_degrees(task))
+    bare += [name for name in named if not relations.rows_domain(task.schema, name).modelled]
+    if bare:
+        raise PlanError(
+            f"table '{bare[0]}' has no attribute besides keys, by which its rows are modelled; "
+            "declare one, or leave the table out"
+        )
     return families
 
 
 def _families_at(task: DatabaseTask, name: str) -> Iterator[Family]:
     """Those of the rows of a table, in the order in which they are drawn."""
-    schema, key = task.schema, unit_key(task.schema, name)
+    schema, key = task.schema, unit_key(task, name)
     if key is not None and key.optional:
         yield _of_rows_without(task, key)
-    for link in loose_keys(schema, name):
+    for link in loose_keys(task, name):
         yield _of_joined_rows(task, link)
-    if key is None or any(unit_key(schema, below.table) == below for below in _below(schema, name)):
+    if key is None or any(unit_key(task, below.table) == below for below in _below(schema, name)):
         yield _family(task, name)
 
 
@@ -171,9 +223,9 @@ def _below(schema: Schema, name: str) -> Iterator[ForeignKey]:
 
 def _require_places(task: DatabaseTask, name: str) -> None:
     """Check that each row of a table of a declared number can refer to what it must; PlanError."""
-    if unit_key(task.schema, name) is not None:
+    if unit_key(task, name) is not None:
         return
-    for key in other_keys(task.schema, name):
+    for key in other_keys(task, name):
         rows, parents = (task.tables[each].data_rows for each in (name, key.parent))
         if rows > parents * key.max_rows and not key.optional:
             raise PlanError(
@@ -185,97 +237,18 @@ def _require_places(task: DatabaseTask, name: str) -> None:
 def families_behind_door(task: DatabaseTask) -> Mapping[str, Family]:
     """Those of a task; none where a plan of families would be refused, as others may not be."""
     try:
-        return families_of(task) or {}
+        return families_of(task)
     except PlanError:
         return {}
 
 
-def has_families(schema: Schema) -> bool:
-    """Whether rows that others choose have attributes, and tables without units refer to none."""
-    chosen = (key.parent for key in keys_with_degrees(schema))
-    outside = (name for name in schema.tables if name not in schema.holding)
-    return all(relations.rows_domain(schema, name).modelled for name in chosen) and all(
-        unit_key(schema, name) is None for name in outside
-    )
-
-
-def unit_key(schema: Schema, table: str) -> ForeignKey | None:
-    """The reference of a table by which its rows are in a family; None if they are in none.
-
-    Of those to rows of units the one that is never missing, else the first. Rows that must name two
-    go with either: a table of units would change in each row that loses one, and with it the noise,
-    so that single rows, joined with both, say more.
-    """
-    required = schema.keys_to_units(table)
-    if required:
-        return required[0] if len(required) == 1 else None
-    return next((key for key in _optional_to_units(schema, table) if not key.to_itself), None)
-
-
-def _optional_to_units(schema: Schema, table: str) -> Iterator[ForeignKey]:
-    keys = schema.parents_of(table)
-    return (key for key in keys if key.optional and key.parent in schema.holding)
-
-
-def other_keys(schema: Schema, table: str) -> tuple[ForeignKey, ...]:
-    """The references of a table whose rows are joined to its own: they stay if these do."""
-    apart = (unit_key(schema, table), *loose_keys(schema, table))
-    return tuple(key for key in schema.parents_of(table) if key not in apart)
-
-
-def loose_keys(schema: Schema, table: str) -> tuple[ForeignKey, ...]:
-    """The references of a table to rows that may go, while its own rows stay."""
-    chosen = unit_key(schema, table)
-    itself = (key for key in schema.parents_of(table) if key.to_itself)
-    keys = dict.fromkeys((*_optional_to_units(schema, table), *itself))
-    return tuple(key for key in keys if key != chosen)
-
-
-def _keeps_rules(task: DatabaseTask, key: ForeignKey) -> bool:
-    """Whether rows keep the rules on a reference and across it.
-
-    Rows that lack one to a family are drawn without the others, so no rule is on two rows then.
-    Where it leads to no family, they keep a key of two, or rules across it if rows may be left out.
-    """
-    hard, unit = task.tables[key.table].hard, unit_key(task.schema, key.table)
-    if key.order and (unit != key or key.optional):
-        return False
-    if unit == key:
-        alone = under_fresh_keys(hard, relations.rows_domain(task.schema, key.table))
-        single = all(rule.arity == 1 and key.column not in rule.attributes for rule in alone)
-        return single or not key.optional
-    rules = [rule for rule in hard if key.column in rule.attributes]
-    pair = distinct_pairs(task).get(key.table, ())
-    paired = unit is None or unit.column in pair
-    both = all(paired and {*rule.attributes} == {*pair} for rule in rules)
-    across = any(rule.key == key for rule in task.across)
-    needed = key.table == task.schema.lead and not key.optional
-    return both and not (across and (rules or needed))
-
-
-def keys_with_degrees(schema: Schema) -> list[ForeignKey]:
-    """The references of which it is counted how many rows name the same one."""
-    tables = schema.tables
-    return [k for name in tables for k in (*other_keys(schema, name), *loose_keys(schema, name))]
-
-
-def keys_to_families(schema: Schema) -> list[ForeignKey]:
-    """The references by which rows are in families, of which some lack it."""
-    keys = (unit_key(schema, name) for name in schema.tables)
-    return [key for key in keys if key is not None and key.optional]
-
-
-def attributes_of(schema: Schema, table: str) -> Domain:
+def attributes_of(task: DatabaseTask, table: str) -> Domain:
     """The columns of a table's rows, with the attributes of the other rows that they refer to."""
-    key = unit_key(schema, table)
-    columns = [each for each in relations.rows_domain(schema, table) if not _names(key, each)]
-    for link in other_keys(schema, table):
-        columns += _joined_columns(schema, link).values()
+    key, domain = unit_key(task, table), relations.rows_domain(task.schema, table)
+    columns = [each for each in domain if key is None or key.column != each.name]
+    for link in other_keys(task, table):
+        columns += _joined_columns(task.schema, link).values()
     return Domain(tuple(columns))
-
-
-def _names(key: ForeignKey | None, column: Column) -> bool:
-    return key is not None and key.column == column.name
 
 
 def _joined_columns(schema: Schema, key: ForeignKey) -> Mapping[str, Column]:
@@ -289,10 +262,10 @@ def _joined_columns(schema: Schema, key: ForeignKey) -> Mapping[str, Column]:
 
 def _family(task: DatabaseTask, name: str) -> Family:
     schema, table = task.schema, task.tables[name]
-    domain = attributes_of(schema, name)
+    domain = attributes_of(task, name)
     columns: list[Column] = [domain[attribute] for attribute in domain.modelled]
     rules, rows = [*_own_rules(task, name)], {}
-    keys = [key for key in _below(schema, name) if unit_key(schema, key.table) == key]
+    keys = [key for key in _below(schema, name) if unit_key(task, key.table) == key]
     for key in keys:
         names, whole = _flat(task, key)
         counted = unused_name(f"rows of {key.table}", domain)
@@ -313,12 +286,14 @@ def _family(task: DatabaseTask, name: str) -> Family:
         for child, (key, names, counts) in rows.items()
     }
     plain = name not in schema.holding and not schema.parents_of(name)
-    return Family(name, name, name if plain else table_of_units(name), units, children)
+    door = name if plain else table_of_units(name)
+    turns = _turns(table.data_rows, (task.tables[key.table].data_rows for key in keys))
+    return Family(name, name, door, units, children, turns)
 
 
 def _of_rows_without(task: DatabaseTask, key: ForeignKey) -> Family:
     """That of the rows that lack a reference to a family: half of them, until they are counted."""
-    table, domain = task.tables[key.table], attributes_of(task.schema, key.table)
+    table, domain = task.tables[key.table], attributes_of(task, key.table)
     units = replace(
         table,
         domain=Domain(tuple(domain[name] for name in domain.modelled)),
@@ -357,13 +332,13 @@ def _own_rules(task: DatabaseTask, name: str) -> Iterator[DenialConstraint]:
 
     The others its rows keep as rows of that one.
     """
-    domain, alone = relations.rows_domain(task.schema, name), unit_key(task.schema, name) is None
+    domain, alone = relations.rows_domain(task.schema, name), unit_key(task, name) is None
     names = {*domain.names} - {key.column for key in task.schema.parents_of(name)}
     for rule in under_fresh_keys(task.tables[name].constraints, domain):
         if (alone or rule.arity == 1) and {*rule.attributes} <= names:
             yield rule
     yield from _joined_rules(
-        task, name, {column: column for column in attributes_of(task.schema, name).names}
+        task, name, {column: column for column in attributes_of(task, name).names}
     )
 
 
@@ -376,7 +351,7 @@ def _joined_rules(
     """
     for rule in task.across:
         lacking = rule.key.optional and any(p.right is None for p in rule.rule.predicates)
-        if rule.key in other_keys(task.schema, name) and not lacking:
+        if rule.key in other_keys(task, name) and not lacking:
             joined = _joined_columns(task.schema, rule.key).values()
             above = {column.name: names[column.name] for column in joined}
             yield _on_one_row(task, rule, names, above)
@@ -385,7 +360,7 @@ def _joined_rules(
 def _flat(task: DatabaseTask, key: ForeignKey) -> tuple[Mapping[str, str], Task]:
     """The task of rows that refer by a key, with the attributes of those that they refer to."""
     schema, table = task.schema, task.tables[key.table]
-    above, below = (attributes_of(schema, name) for name in (key.parent, key.table))
+    above, below = (attributes_of(task, name) for name in (key.parent, key.table))
     given = Domain(tuple(above[name] for name in above.modelled))
     names: dict[str, str] = {}
     for name in (key.column, *below.names):
@@ -452,14 +427,14 @@ def unit_tables(database: Database, task: DatabaseTask) -> Mapping[str, Table]:
         rows a unit changes. Rows that lack a reference lacked it when they were read, whatever
         became of those that they could have named.
     """
-    schema, families = task.schema, families_behind_door(task)
+    families = families_behind_door(task)
     tables = {
-        name: _units_in(family, database)
+        name: _units_in(family, database, task)
         for name, family in _doors_of_units(families).items()
-        if family.table in schema.holding
+        if family.table in task.schema.holding
     }
-    for key in keys_to_families(schema) if families else ():
-        rows = with_joined(database, key.table)
+    for key in keys_to_families(task) if families else ():
+        rows = with_joined(database, task, key.table)
         lacking = rows.take(database.references(key) == relations.MISSING)
         names = families[rows_without(key)].units.domain.names
         tables[rows_without(key)] = lacking.select(names).narrow()
@@ -473,7 +448,7 @@ def catalogue_tables(database: Database, task: DatabaseTask) -> Mapping[str, Tab
     """
     families = _doors_of_units(families_behind_door(task)).items()
     outside = ((n, each) for n, each in families if each.table not in task.schema.holding)
-    return {name: _units_in(family, database) for name, family in outside}
+    return {name: _units_in(family, database, task) for name, family in outside}
 
 
 def _doors_of_units(families: Mapping[str, Family]) -> Mapping[str, Family]:
@@ -482,23 +457,33 @@ def _doors_of_units(families: Mapping[str, Family]) -> Mapping[str, Family]:
     return {door: family for door, family in named if door == table_of_units(family.table)}
 
 
-def _units_in(family: Family, database: Database) -> Table:
-    rows, number = with_joined(database, family.table), database.tables[family.table].rows
-    codes = {name: rows.stored[name] for name in family.units.domain.names if name in rows.domain}
+def _units_in(family: Family, database: Database, task: DatabaseTask) -> Table:
+    rows, number = with_joined(database, task, family.table), database.tables[family.table].rows
+    attributes = {
+        name: rows.stored[name] for name in family.units.domain.names if name in rows.domain
+    }
+    referring = {}
     for name, child in family.children.items():
         owners = relations.parent_rows(database, child.key)
         linked = np.flatnonzero(owners >= 0)
-        referring = child.rows(with_joined(database, name), database.references(child.key))
-        codes |= two_rows(child.tasks, referring.take(linked), owners[linked], number)
-    return Table(family.units.domain, {n: codes[n] for n in family.units.domain.names}).narrow()
+        below = child.rows(with_joined(database, task, name), database.references(child.key))
+        referring[name] = below.take(linked), owners[linked]
+    turns = []
+    for turn in range(family.times):
+        codes = dict(attributes)
+        for name, child in family.children.items():
+            codes |= two_rows(child.tasks, *referring[name], number, turn)
+        columns = {name: codes[name] for name in family.units.domain.names}
+        turns.append(Table(family.units.domain, columns).narrow())
+    return Table.concatenate(turns)
 
 
-def with_joined(database: Database, name: str) -> Table:
+def with_joined(database: Database, task: DatabaseTask, name: str) -> Table:
     """Rows of a table with the attributes of the other rows that they refer to."""
     schema, rows = database.schema, relations.row_table(database, name)
-    domain = attributes_of(schema, name)
+    domain = attributes_of(task, name)
     codes = {column: rows.stored[column] for column in domain.names if column in rows.domain}
-    for key in other_keys(schema, name):
+    for key in other_keys(task, name):
         owners = relations.parent_rows(database, key)
         parents = relations.row_table(database, key.parent)
         there = owners >= 0

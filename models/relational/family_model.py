@@ -24,29 +24,26 @@ from cloister.models.protocol import (
     counted_rows,
     part_of_arrays,
 )
-from cloister.models.relational.constraints import (
-    KeyRules,
-    distinct_pairs,
-    keep_rules,
-    without_cycles,
-    without_duplicates,
-)
+from cloister.models.relational.constraints import keep_rules, without_cycles, without_duplicates
 from cloister.models.relational.degrees import DegreeGroups, referred_rows
 from cloister.models.relational.families import (
     Child,
     Family,
     families_of,
+    number_of,
+    rows_without,
+    with_joined,
+)
+from cloister.models.relational.family_plan import DEGREES, Families, FamilyParameters
+from cloister.models.relational.references import (
+    KeyRules,
+    distinct_pairs,
     keys_to_families,
     keys_with_degrees,
     loose_keys,
-    number_of,
     other_keys,
-    rows_without,
     unit_key,
-    with_joined,
 )
-from cloister.models.relational.family_plan import Families, FamilyParameters
-from cloister.models.relational.link_plan import DEGREES
 from cloister.models.sampling.drawing import number_keys
 from cloister.models.task import DatabaseTask, Plan, Task
 from cloister.models.transforms.companions import Companions, RowModel, companions_of, rest_of_rows
@@ -133,15 +130,17 @@ class FamilyModel:
 
         None where some rows were counted apart.
         """
-        key = unit_key(self.task.schema, table)
+        key = unit_key(self.task, table)
         if key is not None and key.optional:
             return None
         if key is None:
-            return counted_rows(self.fitted[table], self.families[table].units)
+            family = self.families[table]
+            return _over(counted_rows(self.fitted[table], family.units), family.times)
         family, columns = self.families[key.parent], self.task.schema.tables[table].modelled
         child = family.children[table]
         names = {column: name for column, name in child.names.items() if column in columns}
-        return counted_units(child.tasks, self.fitted[family.table], names)
+        counted = counted_units(child.tasks, self.fitted[family.table], names)
+        return _over(counted, family.times)
 
     @property
     def histograms(self) -> Mapping[str, Mapping[str, Histogram]]:
@@ -150,7 +149,7 @@ class FamilyModel:
         return {
             table: {name: each for name, each in fitted.histograms.items() if name in tables[table]}
             for table, fitted in self.fitted.items()
-            if table in tables and unit_key(self.task.schema, table) is None
+            if table in tables and unit_key(self.task, table) is None
         }
 
     @property
@@ -165,16 +164,16 @@ class FamilyModel:
     def _sentences(self) -> Iterator[str]:
         schema = self.task.schema
         for name, family in self.families.items():
-            if name in schema.tables and unit_key(schema, name) is not None:
+            if name in schema.tables and unit_key(self.task, name) is not None:
                 yield _GIVEN.format(name)
             for child in family.children.values():
                 yield from self._of_child(name, child)
             for sentence in self.fitted[name].post_processing():
                 yield f"{family.door}: {sentence}"
-        yield from (_WITHOUT.format(rows_without(key)) for key in keys_to_families(schema))
-        for key in keys_with_degrees(schema):
+        yield from (_WITHOUT.format(rows_without(key)) for key in keys_to_families(self.task))
+        for key in keys_with_degrees(self.task):
             reference = f"{key.table}.{key.column}"
-            if key in loose_keys(schema, key.table):
+            if key in loose_keys(self.task, key.table):
                 yield _UNDER.format(reference)
             yield _CHOSEN.format(reference, key.parent)
             if key.to_itself:
@@ -213,10 +212,16 @@ class FamilyModel:
                 companions, stored = self.companions[child].state()
                 arrays |= {f"children.{child}/{key}": array for key, array in stored.items()}
                 children[child] = {"second": list(of.tasks.second), "companions": companions}
-            rows = family.units.data_rows
-            families[name] = {"state": state, "rows": rows, "children": children}
+            numbers = {"rows": family.units.data_rows, "times": family.times}
+            families[name] = {"state": state, **numbers, "children": children}
         arrays |= {f"degrees.{name}": shares for name, shares in self.degrees.items()}
         return {"base": self.base, "families": families}, arrays
+
+
+def _over(counted: CountedRows, times: int) -> CountedRows:
+    """What was counted, where each row was there so many times."""
+    released = counted.released and counted.released.over(times)
+    return replace(counted, released=released)
 
 
 class _Drawing:
@@ -236,7 +241,7 @@ class _Drawing:
 
     def add(self, name: str) -> None:
         """Draw the rows of a table; SampleError if they cannot be."""
-        source, key = self._rng.spawn(1)[0], unit_key(self._schema, name)
+        source, key = self._rng.spawn(1)[0], unit_key(self._model.task, name)
         rows = self._rows_of(name, source)
         references = self._references(name, rows, source.generator)
         stays = np.ones(rows.rows, dtype=bool)
@@ -249,19 +254,22 @@ class _Drawing:
         table = Table.completed(self._schema.tables[name], codes, rows.rows)
         preset = tuple(each.column for each in self._schema.parents_of(name))
         self._tables[name] = number_keys(table, 0, preset=preset)
-        for link in loose_keys(self._schema, name):
+        for link in loose_keys(self._model.task, name):
             owners = {link.column: self._linked(link, source.generator)}
             stored = {**self._tables[name].stored, **owners}
             self._tables[name] = Table(table.domain, stored)
         if name in self._model.families and key is not None:
-            units, known = self._model.families[name].units, with_joined(self.database, name)
+            units, known = (
+                self._model.families[name].units,
+                with_joined(self.database, self._model.task, name),
+            )
             columns = [column for column in units.domain.names if column in known.domain]
             model = self._model.fitted[name]
             self._units[name] = _with_rest(units, model, known.select(columns), source.generator)
 
     def _rows_of(self, name: str, source: SamplingSource) -> Table:
         """The rows of a table with joined attributes, and references to their families."""
-        key = unit_key(self._schema, name)
+        key = unit_key(self._model.task, name)
         if key is None:
             return self._model.fitted[name].sample(self._number(name), source)
         rows = self._children(key, source)
@@ -279,7 +287,7 @@ class _Drawing:
 
     def _without_references(self, name: str, rows: Table) -> Table:
         """The attributes of rows, and whether they have references that may be missing."""
-        domain, key = relations.rows_domain(self._schema, name), unit_key(self._schema, name)
+        domain, key = relations.rows_domain(self._schema, name), unit_key(self._model.task, name)
         codes = {column: rows.stored[column] for column in domain.modelled}
         if key is not None and key.optional:
             null = self._schema.tables[name][key.column].null_code
@@ -290,7 +298,7 @@ class _Drawing:
         """The rows of a table in no family: as wanted, or as many as declared and there is room."""
         if name == self._schema.lead:
             return self._rows
-        required = (key for key in other_keys(self._schema, name) if not key.optional)
+        required = (key for key in other_keys(self._model.task, name) if not key.optional)
         room = [self._tables[key.parent].rows * self._most(key) for key in required]
         return min([self._scaled(self._model.task.tables[name].data_rows), *room])
 
@@ -304,10 +312,10 @@ class _Drawing:
         child = family.children[key.table]
         people = People.of(child.tasks, self._units[key.parent])
         most = [child.most]
-        for link in other_keys(self._schema, key.table):
+        for link in other_keys(self._model.task, key.table):
             parents = self._tables[link.parent].rows
             most += [] if link.optional else [parents * self._most(link)]
-            if self._pair(link):
+            if self._pair(link) == key.column:
                 people = replace(people, counts=np.minimum(people.counts, parents))
         people = people.lowered(min(most), source.generator)
         sampler = UnitsSampler(child.tasks, model, self._model.companions[key.table])
@@ -318,18 +326,19 @@ class _Drawing:
     ) -> Mapping[str, Integers]:
         """The rows that others refer to by references whose attributes are joined."""
         references: dict[str, Integers] = {}
-        for key in loose_keys(self._schema, name):
+        for key in loose_keys(self._model.task, name):
             references[key.column] = np.full(rows.rows, self._missing(key))
-        for key in other_keys(self._schema, name):
+        for key in other_keys(self._model.task, name):
             chosen = self._referring(key, rows)
-            joined = self._joined(key, rows.take(chosen))
-            owners, kinds = self._owners(key, joined, rng)
+            some = rows.take(chosen)
+            attributes = self._without_references(name, some)
+            owners, kinds = self._owners(key, attributes, self._joined(key, some), rng)
             partner = self._pair(key)
             left = references.get(partner, rows.stored.get(partner)) if partner else None
             if left is not None:
                 sizes = (int(left.max(initial=0)) + 1, self._tables[key.parent].rows)
                 owners = without_duplicates(left, owners, sizes, kinds, key.max_rows, rng)
-            owners = self._keeping(key, self._without_references(name, rows.take(chosen)), owners)
+            owners = self._keeping(key, attributes, owners)
             references[key.column] = np.full(rows.rows, self._missing(key))
             references[key.column][chosen] = owners
         return references
@@ -353,11 +362,26 @@ class _Drawing:
         return Table(parents, codes)
 
     def _owners(
-        self, key: ForeignKey, joined: Table, rng: np.random.Generator
+        self, key: ForeignKey, rows: Table, joined: Table, rng: np.random.Generator
     ) -> tuple[Integers, Integers]:
-        """Rows that have the joined attributes, and the kinds of all that may be referred to."""
+        """Rows that have the joined attributes, and the kinds of all that may be referred to.
+
+        Where rows of one parent agree on a column, each has a value of it: of a row that was drawn
+        for it, or of any.
+        """
         degrees = self._model.degrees[relations.degree_table(key)][: self._most(key) + 1]
-        return referred_rows(joined, self._attributes[key.parent], degrees, rng)
+        parents = self._attributes[key.parent]
+        owners, kinds = referred_rows(joined, parents, degrees, rng)
+        for name in KeyRules.of(self._model.task, key).shared if len(owners) else ():
+            column, values = relations.own_column(key.table, rows.domain[name]), rows.codes[name]
+            agreed, order = rng.choice(values, parents.rows), rng.permutation(rows.rows)
+            agreed[owners[order]] = values[order]
+            joined, parents = (
+                Table(Domain((*table.domain, column)), {**table.stored, column.name: codes})
+                for table, codes in ((joined, values), (parents, agreed))
+            )
+            owners, kinds = referred_rows(joined, parents, degrees, rng)
+        return owners, kinds
 
     def _most(self, key: ForeignKey) -> int:
         """The most rows that may refer to the same one: in a key of two, one for each partner."""
@@ -371,31 +395,37 @@ class _Drawing:
 
     def _linked(self, key: ForeignKey, rng: np.random.Generator) -> Integers:
         """The rows that a table's rows refer to by a reference to rows that may go."""
-        name, family = key.table, self._model.families[joined_table(key)]
-        chosen = self._referring(key, self._attributes[name])
-        codes = relations.of_row(name, self._attributes[name], chosen)
+        rows = self._attributes[key.table]
+        chosen = self._referring(key, rows)
+        some, owners = rows.take(chosen), np.full(rows.rows, self._missing(key))
+        referred = self._owners(key, some, self._drawn_above(key, some, chosen, rng), rng)[0]
+        if key.to_itself:
+            whole = np.full(len(owners), relations.MISSING)
+            whole[chosen] = referred
+            referred = without_cycles(whole, rng)[chosen]
+        owners[chosen] = self._keeping(key, some, referred)
+        return owners
+
+    def _drawn_above(
+        self, key: ForeignKey, rows: Table, chosen: Integers, rng: np.random.Generator
+    ) -> Table:
+        """The attributes of what the ``chosen`` rows refer to, drawn under their own."""
+        family = self._model.families[joined_table(key)]
+        codes = relations.of_row(key.table, rows, np.arange(rows.rows))
         for each in relations.earlier_keys(self._schema, key):
             owners = relations.parent_rows(self.database, each)[chosen]
             codes |= relations.of_parent(each, self._attributes[each.parent], owners)
         given = Domain(tuple(family.units.domain[column] for column in family.units.given))
         known = Table(given, {column: codes[column] for column in given.names})
-        rows = _with_rest(family.units, self._model.fitted[family.name], known, rng)
-        owners = np.full(self._tables[name].rows, self._missing(key))
-        referred = self._owners(key, self._joined(key, rows), rng)[0]
-        if key.to_itself:
-            whole = np.full(len(owners), relations.MISSING)
-            whole[chosen] = referred
-            referred = without_cycles(whole, rng)[chosen]
-        owners[chosen] = self._keeping(key, self._attributes[name].take(chosen), referred)
-        return owners
+        drawn = _with_rest(family.units, self._model.fitted[family.name], known, rng)
+        return self._joined(key, drawn)
 
     def _keeping(self, key: ForeignKey, rows: Table, owners: Integers) -> Integers:
         """The rows that some refer to, changed so that rules across the reference hold."""
-        rules = tuple(rule for rule in self._model.task.across if rule.key == key)
-        if rules:
-            across, sides = KeyRules(rules, (), copied=False), (rows, self._attributes[key.parent])
-            rng, most = self._rng.generator, key.max_rows
-            owners = keep_rules(across, self._schema, key, sides, owners, most, rng)[1]
+        rules = KeyRules.of(self._model.task, key)
+        if rules.names:
+            sides = (rows, self._attributes[key.parent])
+            owners = keep_rules(rules, self._schema, key, sides, owners, self._rng.generator)
         return np.where(owners == relations.MISSING, self._missing(key), owners)
 
     def _pair(self, key: ForeignKey) -> str | None:
@@ -430,13 +460,14 @@ def restore_families(
     arrays: Arrays,
 ) -> FamilyModel:
     """The model whose :meth:`FamilyModel.state` is given; ``create`` makes a method of rows."""
-    base, families = create(meta["base"]), dict(families_of(task) or {})
+    base, families = create(meta["base"]), dict(families_of(task))
     fitted, companions = {}, {}
     for name, saved in meta["families"].items():
         second = {child: each["second"] for child, each in saved["children"].items()}
-        family = families[name] = families[name].holding(second).estimated(saved["rows"])
+        family = replace(families[name], times=saved.get("times", 1))
+        family = families[name] = family.holding(second).estimated(saved["rows"])
         of_family = part_of_arrays(arrays, f"families.{name}")
-        fitted[name] = base.restore(family.units, saved["state"], of_family)
+        fitted[name] = base.restore(family.counted.units, saved["state"], of_family)
         for child, each in saved["children"].items():
             companions[child] = Companions.restored(
                 family.children[child].tasks,
@@ -455,12 +486,12 @@ def train_families(
     base: AnySynthesizer, private: DatabaseDoor, task: DatabaseTask, plan: Plan[FamilyParameters]
 ) -> FamilyModel:
     """The models of all families, parents first, and what goes with what in their rows."""
-    counts, families = plan.parameters.counts, dict(families_of(task) or {})
+    counts, families = plan.parameters.counts, dict(families_of(task))
     families = dict(plan.parameters.planned(families))
     rng, fitted, companions = SamplingSource(_SEED), dict[str, RowModel](), {}
     degrees = {
         name: _degrees(private, task, key, counts[name])
-        for key in keys_with_degrees(task.schema)
+        for key in keys_with_degrees(task)
         for name in [relations.degree_table(key)]
     }
     for name, number in _counted(private, task, families, degrees, counts).items():
@@ -468,7 +499,7 @@ def train_families(
     for name, plan_of_family in plan.parameters.plans.items():
         family = families[name]
         door = _door(private, family)
-        fitted[name] = base.train(door, family.units, plan_of_family)
+        fitted[name] = base.train(door, family.counted.units, plan_of_family)
         for child, of in family.children.items():
             companions[child] = companions_of(of.tasks, fitted[name])
             if child in families:
@@ -492,12 +523,12 @@ def _counted(
     Privacy: a partition with one part of the former; the latter follow from degrees.
     """
     numbers = {}
-    for key in keys_to_families(task.schema):
+    for key in keys_to_families(task):
         family = families[rows_without(key)]
         whole = PartitionCounts((one_part(family.units.domain[family.units.domain.modelled[0]]),))
         counted = int(_door(private, family).answer(whole, counts[number_of(key)], NUMBER)[0])
         numbers[family.name] = max(counted, 1)
-    for key in keys_with_degrees(task.schema):
+    for key in keys_with_degrees(task):
         if joined_table(key) in families:
             shares = degrees[relations.degree_table(key)]
             mean = float(shares @ np.arange(len(shares)) / shares.sum())
@@ -530,7 +561,7 @@ def weigh_families(
     weighed = {
         name: base.weigh(
             _door(private, model.families[name]),
-            model.families[name].units,
+            model.families[name].counted.units,
             plan.parameters.plans[name],
             fitted,
         )

@@ -13,7 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from pydantic import Field
+
 from cloister.errors import PlanError
+from cloister.figures import count_of, figure
 from cloister.models.core.budget_split import (
     CountNoise,
     counts_stage,
@@ -24,14 +27,8 @@ from cloister.models.core.budget_split import (
 from cloister.models.core.costs import together
 from cloister.models.planning import budget_of_rows, choose_sampling
 from cloister.models.protocol import AnySynthesizer, json_texts, plans_json
-from cloister.models.relational.families import (
-    Family,
-    keys_to_families,
-    keys_with_degrees,
-    number_of,
-    rows_without,
-)
-from cloister.models.relational.link_plan import RelationalOptions, degrees_stage
+from cloister.models.relational.families import Family, number_of, rows_without
+from cloister.models.relational.references import keys_to_families, keys_with_degrees
 from cloister.models.task import AnyPlan, Budget, DatabaseTask, Parameters, Plan, Stage
 from cloister.models.transforms.units import (
     NUMBER,
@@ -41,16 +38,15 @@ from cloister.models.transforms.units import (
     rows_held,
     second_attributes,
 )
-from cloister.schema.relations import degree_table
+from cloister.privacy.mechanisms.noise import Neighbours
+from cloister.schema.attributes import Declared
+from cloister.schema.fan_outs import rows_changed
+from cloister.schema.relations import ForeignKey, degree_table, joined_table
 
 Families = Mapping[str, Family]
 
-_FEW = 1_250
-"""Units below which two rows of each leave a share of rows with a sampling error above .02, beside
-the noise, which more rows of each unit would lessen."""
-
-_MANY = 4
-"""Rows over units from which on there are as many more rows as would halve that error."""
+DEGREES = "degrees"
+"""The label of a noisy distribution of degrees."""
 
 _COUNTS = Fraction(5, 100)
 """Part of the budget, as a share of rho, of each distribution of degrees, which is few counts in
@@ -85,31 +81,20 @@ class FamilyParameters(Parameters):
         return {name: family.holding(self.second[name]) for name, family in families.items()}
 
 
-def suits_families(base: AnySynthesizer, families: Families, options: RelationalOptions) -> bool:
-    """Whether a method models rows with their children.
+class RelationalOptions(Declared):
+    """The options of methods of several tables."""
 
-    It draws some attributes given others, no option is of relationships that are measured, and two
-    rows of each unit are enough of them.
-    """
-    few = (
-        each.units.data_rows < _FEW
-        and any(of.whole.data_rows > _MANY * each.units.data_rows for of in each.tasks)
-        for each in families.values()
-    )
-    if any(few):
-        return False
-    measured = options.model_dump(exclude={"table_method"}, exclude_none=True)
-    in_turn = (choose_sampling(each.units, base.samplings).sequential for each in families.values())
-    return base.supports_conditionals and not measured and not any(in_turn)
+    table_method: str | None = Field(default=None, description="makes the rows of each table")
 
 
 def plan_families(
     name: str, base: AnySynthesizer, task: DatabaseTask, families: Families, budget: Budget
 ) -> Plan[FamilyParameters]:
     """The plan of all families, which together spend the budget; PlanError if there is none."""
+    _require_suited(base, families)
     wanted = {table: budget_of_rows(family.units) for table, family in families.items()}
-    counted = [number_of(key) for key in keys_to_families(task.schema)]
-    counted += [degree_table(key) for key in keys_with_degrees(task.schema)]
+    counted = [number_of(key) for key in keys_to_families(task)]
+    counted += [degree_table(key) for key in keys_with_degrees(task)]
     rest = (1 - _COUNTS * len(counted)) / sum(wanted.values())
     shares = {table: part * rest for table, part in wanted.items()}
     scales = {
@@ -124,6 +109,25 @@ def plan_families(
     refusal = "tables was found; allow more"
     shares |= dict.fromkeys(counted, _COUNTS)
     return divide(parts.plan, shares, budget, task.neighbours.relation, refusal)
+
+
+def _require_suited(base: AnySynthesizer, families: Families) -> None:
+    """Check that a method draws the rest of a row under some of its attributes; PlanError."""
+    if base.of_database:
+        raise PlanError(f"method {base.name} is of several tables; name one of one table")
+    if not base.supports_conditionals:
+        raise PlanError(
+            f"method {base.name} draws whole rows, and those of several tables are drawn under "
+            "rows that they refer to; use table_method: mixture"
+        )
+    for family in families.values():
+        choice = choose_sampling(family.units, base.samplings)
+        if choice.sequential:
+            raise PlanError(
+                f"rows of '{family.table}' are drawn one after the other ({choice.reason}), and "
+                "here several that refer to one row are drawn together; use sampling: supports "
+                "without known weights"
+            )
 
 
 def _held(base: AnySynthesizer, family: Family, budget: Budget) -> Family:
@@ -163,6 +167,7 @@ class _Parts:
             replace(plan, forecast=forecast_of_rows(plan.forecast, self.families[name].tasks))
             for name, plan in plans.items()
         ]
+        counted = {name: family.counted for name, family in self.families.items()}
         second = {
             name: {child: tuple(of.tasks.second) for child, of in family.children.items()}
             for name, family in self.families.items()
@@ -173,27 +178,37 @@ class _Parts:
             tuple(stages),
             FamilyParameters(self.base.name, plans, second, counts),
             together(forecasts),
-            parts={name: (self.families[name].units, plan) for name, plan in plans.items()},
+            parts={name: (counted[name].units, plan) for name, plan in plans.items()},
             units={
                 child: (of.tasks, plan)
                 for name, plan in plans.items()
-                for child, of in self.families[name].children.items()
+                for child, of in counted[name].children.items()
             },
         )
 
     def _counted(self, counts: Mapping[str, CountNoise]) -> Iterator[Stage]:
         """The stages of numbers of rows."""
-        schema = self.task.schema
-        for key in keys_with_degrees(schema):
-            yield degrees_stage(self.task, key, counts[degree_table(key)])
-        for key in keys_to_families(schema):
+        for key in keys_with_degrees(self.task):
+            yield self._degrees(key, counts[degree_table(key)])
+        for key in keys_to_families(self.task):
             rows, noise = rows_without(key), counts[number_of(key)]
             sensitivity = self.families[rows].units.neighbours.partition
             words = f"number of rows of {key.table} without {key.column}"
             yield counts_stage(f"{rows}: {NUMBER}", [(noise, 1)], sensitivity, words)
 
+    def _degrees(self, key: ForeignKey, noise: CountNoise) -> Stage:
+        """The stage of the distribution of how many rows refer to the same one."""
+        parents = rows_changed(self.task.schema)[degree_table(key)]
+        sensitivity = Neighbours(self.task.neighbours.relation, parents).partition
+        return Stage(
+            f"{joined_table(key)}: {DEGREES}",
+            noise.event(sensitivity),
+            f"how many rows of {key.parent} have none to {key.max_rows} of {key.table}, in groups; "
+            f"noise of {count_of(figure(noise.scale(sensitivity)), 'row')} a count",
+        )
+
     def _part(self, name: str, epsilon: Fraction) -> AnyPlan:
-        family = self.families[name]
+        family = self.families[name].counted
         sequence = self.base.sequence(family.units)
         sequence = (
             in_turn(sequence, family.tasks)
@@ -205,10 +220,11 @@ class _Parts:
         except PlanError as refusal:
             if len(self.families) == 1:
                 raise
+            most = self.families[name].units.neighbours.max_rows
             raise PlanError(
                 f"table '{name}' has a part of epsilon {float(self.budget.epsilon):g}, and a unit "
-                f"up to {family.units.neighbours.max_rows:,} of its rows: {refusal}; or lower "
-                "max_rows of its references, or leave out the tables that refer to it"
+                f"up to {most:,} of its rows: {refusal}; or lower max_rows of "
+                "its references, or leave out the tables that refer to it"
             ) from None
 
 
@@ -217,6 +233,7 @@ def _words(family: Family) -> str:
     rows = f"rows of {family.name}"
     if family.children:
         two = (rows_held(child.tasks, f"its {name}") for name, child in family.children.items())
-        return f"{rows}, each with {' and '.join(two)}"
+        often = f"{family.times} times " if family.times > 1 else ""
+        return f"{rows}, each {often}with {' and '.join(two)}"
     apart = family.name != family.table and family.units.given
     return f"{rows}, each with what it refers to" if apart else f"{rows} alone"

@@ -1,8 +1,8 @@
 """Hard constraints across a foreign key, enforced by changing who refers to whom.
 
 Rows that violate one exchange parents with others, which keeps all degrees. A row that no exchange
-helps moves to a free place of a parent that it fits, else takes the attributes of a row that fits
-its parent, else is left out. Only drawn rows and released facts are used.
+helps moves to a free place of a parent that it fits, else is left out. Only drawn rows and released
+facts are used.
 """
 
 from __future__ import annotations
@@ -116,14 +116,13 @@ class Compatibility:
         return compiled
 
     def agree(self, owners: Integers, rng: np.random.Generator) -> None:
-        """Set what the rows of each parent agree on: the value of a random one; -1 without rows.
-
-        Of a random row, so that values stay as frequent as before.
-        """
-        first = rng.permutation(len(owners))
+        """Set what the rows of each parent agree on: the value of most of them; -1 without rows."""
         for name in self.shared:
             values = np.full(self.parents.rows, -1)
-            values[owners[first]] = self.rows.codes[name][first]
+            pairs = np.stack([owners, self.rows.codes[name]])
+            (above, codes), counts = np.unique(pairs, axis=1, return_counts=True)
+            order = np.lexsort((rng.random(len(counts)), counts))
+            values[above[order]] = codes[order]
             self._agreed[name] = values
 
     def agree_with(self, rows: Integers, parents: Integers) -> None:
@@ -151,35 +150,27 @@ class Compatibility:
         return np.nan_to_num(sign * row.numbers, nan=np.inf), np.nan_to_num(numbers, nan=-np.inf)
 
 
-@dataclass(frozen=True)
-class Settled:
-    """Parents (rows,) of rows, and the row whose attributes each has; both -1 for rows left out."""
-
-    owners: Integers
-    source: Integers
-
-
 @dataclass(frozen=True, eq=False)
 class Placement:
     """Changes who refers to whom until each row is compatible with its parent.
 
-    At most ``most`` rows have the same parent; rows may take others' attributes if ``copied``.
+    At most ``most`` rows have the same parent.
     """
 
     compatible: Compatibility
     most: int
-    copied: bool
     rng: np.random.Generator
 
-    def settle(self, owners: Integers) -> Settled:
-        """Owners (rows,), all of them a parent's row number, changed until all constraints hold."""
-        owners, source = owners.copy(), np.arange(self.compatible.rows.rows)
+    def settle(self, owners: Integers) -> Integers:
+        """Owners (rows,), each a parent's row number, changed until all constraints hold.
+
+        -1 of rows that are left out.
+        """
+        owners = owners.copy()
         self.compatible.agree(owners, self.rng)
-        waiting = self._sorted(owners, self._exchanged(owners))
-        waiting = self._moved(owners, waiting)
-        waiting = self._copied(owners, source, waiting)
-        owners[waiting] = source[waiting] = -1
-        return Settled(owners, source)
+        waiting = self._moved(owners, self._sorted(owners, self._exchanged(owners)))
+        owners[waiting] = -1
+        return owners
 
     def _exchanged(self, owners: Integers) -> Integers:
         """Exchange parents of rows that violate with others; the rows that still violate."""
@@ -263,29 +254,6 @@ class Placement:
         owners[rows[chosen]] = wanted[chosen]
         self.compatible.agree_with(rows[chosen], wanted[chosen])
         return np.delete(rows, chosen)
-
-    def _copied(self, owners: Integers, source: Integers, waiting: Integers) -> Integers:
-        """Give rows the attributes of rows that fit their parents; returns the rest."""
-        if not self.copied:
-            return waiting
-        for _ in range(_TRIES):
-            if not len(waiting):
-                return waiting
-            donors = self.rng.choice(len(owners), len(waiting))
-            good = self.compatible.fits(donors, owners[waiting])
-            source[waiting[good]] = donors[good]
-            waiting = waiting[~good]
-        unplaced: list[int] = []
-        for index, row in enumerate(waiting.tolist()):
-            everyone = np.arange(len(owners))
-            if (index + 1) * len(owners) > _MOST_PAIRS:
-                return np.array([*unplaced, *waiting[index:].tolist()], dtype=np.int64)
-            able = everyone[self.compatible.fits(everyone, np.full(len(owners), owners[row]))]
-            if len(able):
-                source[row] = self.rng.choice(able)
-            else:
-                unplaced.append(row)
-        return np.array(unplaced, dtype=np.int64)
 
 
 def _in_order(rows: Floats, parents: Floats) -> Integers:

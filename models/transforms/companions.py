@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Floats, Integers
 from cloister.models.constrained import ConstrainedModel
+from cloister.models.core.bins import parts_by
 from cloister.models.protocol import Arrays, counts_of
-from cloister.models.relational.profiles import parts_by
 from cloister.models.sampling.ancestral import ImportanceWeight
 from cloister.models.sampling.chain import ConstrainedChain, flatten_chain
 from cloister.models.sampling.conditions import GivenSampler

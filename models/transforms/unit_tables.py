@@ -304,38 +304,42 @@ def _units_in(tasks: UnitTasks, table: Table) -> Table:
     return Table(tasks.units.domain, {n: codes[n] for n in tasks.units.domain.names}).narrow()
 
 
-def two_rows(tasks: UnitTasks, rows: Table, owners: Integers, units: int) -> Mapping[str, Integers]:
+def two_rows(
+    tasks: UnitTasks, rows: Table, owners: Integers, units: int, turn: int = 0
+) -> Mapping[str, Integers]:
     """The number of rows of each of some units (n,), and two of them, as codes of their table.
 
     ``owners`` (m,) are the numbers of the units of rows, which are in an order of no meaning: the
-    two are the first, or neighbours in the order of the rows.
+    two are the first, or neighbours in the order of the rows. In each further ``turn`` they are the
+    next two, or other neighbours, and again the first ones after all.
     """
     line, counts = np.argsort(owners, kind="stable"), np.bincount(owners, minlength=units)
     begin, codes = np.cumsum(counts) - counts, {tasks.counted: counts - tasks.least}
+    places = tuple((2 * turn + rank) % np.maximum(counts, 1) for rank in (0, 1))
     if (numbers := order_of_rows(rows, tasks.order)) is not None:
         line = np.lexsort((numbers, owners))
     if tasks.start:
         keys = np.zeros(units, dtype=np.int64)
         keys[owners] = rows.codes[tasks.key]
-        skipped = _rows_before_pair(keys, counts)
-        codes[tasks.start], begin = (skipped == 0).astype(np.int64), begin + skipped
+        skipped = _rows_before_pair(keys, counts, turn)
+        codes[tasks.start], places = (skipped == 0).astype(np.int64), (skipped, skipped + 1)
     first = {name: name for name in tasks.of_rows}
     for rank, columns in enumerate((first, tasks.second)):
         there = np.flatnonzero(counts > rank)
-        row = line[begin[there] + rank]
+        row = line[(begin + places[rank])[there]]
         for name, column in columns.items():
             codes[column] = np.full(units, tasks.whole.domain[name].values)
             codes[column][there] = rows.codes[name][row]
     return codes
 
 
-def _rows_before_pair(keys: Integers, counts: Integers) -> Integers:
+def _rows_before_pair(keys: Integers, counts: Integers, turn: int) -> Integers:
     """How many rows of each unit (n,) precede its pair of neighbours.
 
     Of half of the units with a third row none, of the others one at least. A hash of the unit's key
     decides: one of its rows would be alike for units with rows alike.
     """
-    lots = keyed_rows((keys,), b"pairs of neighbours")
+    lots = keyed_rows((keys,), b"pairs of neighbours") + np.uint64(turn)
     later = np.maximum(counts - 2, 0).astype(np.uint64)
     among = (lots >> np.uint64(1)) % np.maximum(later, np.uint64(1))
     chosen = (lots % np.uint64(2) == 1) & (counts > 2)

@@ -214,7 +214,7 @@ def private_database(
     tables = {**queried.tables, **rows.by_unit(partial(unit_tables, task=task))}
     tables |= rows.beside_units(partial(catalogue_tables, task=task))
     for family in families_behind_door(task).values():
-        neighbours[family.door] = family.units.neighbours
+        neighbours[family.door] = family.counted.units.neighbours
     return PrivateDatabase(tables, neighbours, planned, journal, noise, queried.first)
 
 

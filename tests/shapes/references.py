@@ -144,6 +144,32 @@ def ruled(shape: DatabaseShape, text: str) -> DatabaseShape:
     return DatabaseShape(shape.frames, {**shape.spec, "constraints": [{"name": "r", "deny": text}]})
 
 
+def depending(shape: DatabaseShape, table: str, rule: Mapping[str, Any]) -> DatabaseShape:
+    """The same tables with a rule of one of them."""
+    ruled_table = {**shape.spec["tables"][table], "constraints": [rule]}
+    tables = {**shape.spec["tables"], table: ruled_table}
+    return DatabaseShape(shape.frames, {**shape.spec, "tables": tables})
+
+
+def sold_in_one_way(customers: int) -> DatabaseShape:
+    """Coupons, each of which is for shops alone or for the web."""
+    shape, rng = coupons(customers), np.random.default_rng(3)
+    orders = shape.frames["orders"].copy()
+    of = {coupon: rng.choice(["web", "shop"]) for coupon in shape.frames["coupons"]["id"]}
+    orders["channel"] = orders["coupon"].map(of).fillna(orders["channel"])
+    frames = {**shape.frames, "orders": orders}
+    return depending(DatabaseShape(frames, shape.spec), "orders", {"fd": "coupon -> channel"})
+
+
+def of_one_price(customers: int) -> DatabaseShape:
+    """Orders, also of guests, whose amount says where they were placed."""
+    shape = guests(customers)
+    orders = shape.frames["orders"].copy()
+    orders["channel"] = np.where(orders["amount"] % 3 == 0, "web", "shop")
+    frames = {**shape.frames, "orders": orders}
+    return depending(DatabaseShape(frames, shape.spec), "orders", {"fd": "amount -> channel"})
+
+
 def figures(trial: DatabaseTrial) -> dict[str, float]:
     """How far rows of a release, their references and those of one parent are from the data."""
     real, drawn = trial.real, trial.synthetic

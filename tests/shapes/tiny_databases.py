@@ -125,11 +125,13 @@ def counted(database: Database, bound: Bound, build: Build) -> dict[str, Counter
     }
 
 
-def task_of(schema: Schema) -> DatabaseTask:
-    """The task of tables without rules."""
-    changed = rows_changed(schema)
-    tables = {
-        name: Task(own, (), 50, Neighbours(Relation.ADD_REMOVE, changed[name]))
-        for name, own in schema.tables.items()
-    }
+def task_of(schema: Schema, growth: int = 1) -> DatabaseTask:
+    """The task of tables without rules; rows of one unit are so many times those that they name."""
+    changed, tables = rows_changed(schema), {}
+    for name, own in schema.tables.items():
+        keys = schema.keys_to_units(name)
+        rows = 50 if growth == 1 or name not in schema.holding else 1
+        if len(keys) == 1:
+            rows = growth * tables[keys[0].parent].data_rows
+        tables[name] = Task(own, (), rows, Neighbours(Relation.ADD_REMOVE, changed[name]))
     return DatabaseTask(schema, tables, Neighbours(Relation.ADD_REMOVE))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Integers
-from cloister.models.core.bins import Histogram
+from cloister.models.core.bins import Histogram, parts_by
 from cloister.models.protocol import (
     AnySynthesizer,
     Arrays,
@@ -28,13 +28,16 @@ from cloister.models.protocol import (
     counted_rows,
     part_of_arrays,
 )
-from cloister.models.relational.constraints import distinct_pairs
-from cloister.models.relational.link import Drawing, Link, Measured, Side
-from cloister.models.relational.link_plan import MEASURE, SELECT, candidates
-from cloister.models.relational.paper.plan import RelationalPaperParameters, link_of, sides_of
+from cloister.models.relational.paper.joint_tables import Link, Measured, Side, candidates
+from cloister.models.relational.paper.plan import (
+    MEASURE,
+    SELECT,
+    RelationalPaperParameters,
+    link_of,
+    sides_of,
+)
 from cloister.models.relational.paper.relationship import Relationship, Slicing
-from cloister.models.relational.profiles import parts_by
-from cloister.models.relational.rows import (
+from cloister.models.relational.paper.rows import (
     post_processing_of_rows,
     restore_rows,
     rows_state,
@@ -46,6 +49,7 @@ from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
 from cloister.privacy.queries.distances import Candidate, CandidateScores
 from cloister.privacy.queries.transformations import LabelledDoor
+from cloister.schema.domain import Table
 from cloister.schema.partition import Partition
 from cloister.schema.relations import (
     Database,
@@ -75,20 +79,20 @@ class DrawnLinks:
 
     task: DatabaseTask
     key: ForeignKey
-    drawing: Drawing
+    rows: Mapping[str, Table]
     scale: float
+    rng: np.random.Generator
 
     @classmethod
     def of(
         cls, task: DatabaseTask, models: Mapping[str, Model], rows: int, rng: SamplingSource
     ) -> DrawnLinks:
         """Rows of the units' table, and of the other as many per unit as declared."""
-        drawing = Drawing(task.schema, rng.generator, distinct_pairs(task))
-        scale = rows / task.data_rows
+        scale, drawn = rows / task.data_rows, {}
         for name, model in models.items():
             number = max(round(task.tables[name].data_rows * scale), 1)
-            drawing.add(name, model.sample(number, rng), number)
-        return cls(task, link_of(task), drawing, scale)
+            drawn[name] = model.sample(number, rng)
+        return cls(task, link_of(task), drawn, scale, rng.generator)
 
     @property
     def one_parent(self) -> bool:
@@ -99,7 +103,7 @@ class DrawnLinks:
     def sides(self) -> tuple[Side, Side]:
         """The parents; and the rows that refer, or those of the first parent of links."""
         referring, referred = sides_of(self.task, self.key)
-        parents, rows = self.drawing.rows[referred], self.drawing.rows[referring]
+        parents, rows = self.rows[referred], self.rows[referring]
         everyone = np.arange(rows.rows)
         first = self.task.schema.parents_of(self.key.table)[0]
         codes = (
@@ -113,11 +117,17 @@ class DrawnLinks:
     def database(self, rows: Integers, parents: Integers) -> Database:
         """The tables with links between rows and parents."""
         first, *later = self.task.schema.parents_of(self.key.table)
+        owners, tables = {self.key: parents}, dict(self.rows)
         if later:
-            self.drawing.add(self.key.table, None, len(rows))
-            self.drawing.owners[joined_table(first)] = rows
-        self.drawing.owners[joined_table(self.key)] = parents
-        return self.drawing.database()
+            owners[first] = rows
+        linked = dict(self.rows[self.key.table].codes) if not later else {}
+        for key, rows_above in owners.items():
+            linked[key.column] = self.rows[key.parent].codes[key.key][rows_above]
+        domain = self.task.schema.tables[self.key.table]
+        for column in domain:
+            linked.setdefault(column.name, np.arange(len(rows)))
+        tables[self.key.table] = Table(domain, {name: linked[name] for name in domain.names})
+        return Database(self.task.schema, {name: tables[name] for name in self.task.schema.tables})
 
     def parts(self) -> dict[str, Partition]:
         """At most eight parts of each attribute, of equal mass among these rows."""
@@ -193,7 +203,7 @@ class PaperModel:
             number=children.rows if one else number,
             one_parent=one,
             slicing=self.slicing,
-            rng=drawn.drawing.rng,
+            rng=drawn.rng,
         )
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
@@ -230,7 +240,7 @@ def train_paper(
     models = train_rows(base, private, rows, parameters.plans)
     key = link_of(task)
     drawn = DrawnLinks.of(task, models, task.output_rows, SamplingSource(_SEED))
-    empty = Link(key, np.ones(1), drawn.parts())
+    empty = Link(key, drawn.parts())
     model = PaperModel(
         base.name, task, rows, models, empty, parameters.workloads, parameters.slicing
     )

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -21,9 +21,9 @@ from cloister.models.core.budget_split import counts_stage
 from cloister.models.core.costs import together
 from cloister.models.planning import require_delta
 from cloister.models.protocol import AnySynthesizer, json_texts, plans_json
-from cloister.models.relational import link_plan
+from cloister.models.relational.paper.joint_tables import candidates
 from cloister.models.relational.paper.relationship import STEPS, Slicing
-from cloister.models.relational.rows import row_sequence, row_stages, tasks_of_rows
+from cloister.models.relational.paper.rows import row_sequence, row_stages, tasks_of_rows
 from cloister.models.task import (
     AnyPlan,
     Budget,
@@ -37,8 +37,11 @@ from cloister.models.task import (
 )
 from cloister.privacy.accounting.accountants import noise_multiplier
 from cloister.privacy.events import repeat
-from cloister.privacy.mechanisms.noise import DiscreteGaussian
+from cloister.privacy.mechanisms.noise import DiscreteGaussian, Neighbours
 from cloister.privacy.mechanisms.selection import Exponential
+from cloister.schema.attributes import Declared
+from cloister.schema.declarations import DeclaredEpsilon, Exact
+from cloister.schema.fan_outs import rows_changed
 from cloister.schema.relations import ForeignKey, joined_table
 
 _ROUNDS, _WORKLOADS = 15, 3
@@ -79,9 +82,26 @@ _MOST_MEMORY = 4 << 30
 """Bytes above which a fit is refused."""
 
 
-class PrintedOptions(link_plan.RelationalOptions):
+SELECT, MEASURE = "select", "measure"
+"""Labels of the rounds of a relationship."""
+
+
+class PrintedOptions(Declared):
     """The options of the algorithm as printed."""
 
+    table_method: str | None = Field(default=None, description="makes the rows of each table")
+    epsilon: DeclaredEpsilon | None = Field(
+        default=None,
+        description="of all relationships alone, at the delta of the release; tables have the rest",
+    )
+    rounds: int | None = Field(
+        default=None, ge=1, description="T, in each of which joint tables are selected and measured"
+    )
+    workloads: int | None = Field(default=None, ge=1, description="K, the joint tables of a round")
+    alpha: Annotated[Exact, Field(gt=0, lt=1)] | None = Field(
+        default=None, description="the part of a round's budget for its selection"
+    )
+    ways: Literal[2, 3] | None = Field(default=None, description="attributes of a joint table")
     fitted: int | None = Field(
         default=None, ge=1, description="joint tables fitted at once, those of greatest error"
     )
@@ -165,12 +185,12 @@ def _parameters(
     options = options_of(task, PrintedOptions)
     rounds, workloads = options.rounds or _ROUNDS, options.workloads or _WORKLOADS
     ways, alpha = options.ways or _WAYS, options.alpha or _ALPHA
-    tables = min(rounds * workloads, len(link_plan.candidates(task.schema, key, ways)))
+    tables = min(rounds * workloads, len(candidates(task.schema, key, ways)))
     each = rho / tables
     parameters = RelationalPaperParameters(
         base,
         plans,
-        Exponential(link_plan.exponent_of(alpha * each)),
+        Exponential(exponent_of(alpha * each)),
         DiscreteGaussian(noise_multiplier((1 - alpha) * each)),
         -(-tables // workloads),
         workloads,
@@ -178,6 +198,14 @@ def _parameters(
         Slicing(options.fitted or _FITTED, options.slices or _SLICES, options.slice or _SLICE),
     )
     return parameters, tables
+
+
+def exponent_of(rho: Fraction) -> Fraction:
+    """The epsilon of a selection of bounded range that is rho-zCDP: rho = eps^2 / 8.
+
+    Rounded down. Source: Cesar, Rogers (arXiv 2010.13981), lemma 3.4.
+    """
+    return Fraction(math.floor(math.sqrt(8 * rho) * (1 - _FLOAT_ERROR) * _DIGITS), _DIGITS)
 
 
 def printed_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
@@ -193,17 +221,19 @@ def printed_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
 def _stages(
     task: DatabaseTask, key: ForeignKey, parameters: RelationalPaperParameters, tables: int
 ) -> list[Stage]:
-    joined = link_plan.neighbours_of_table(task, joined_table(key)).partition
+    joined = Neighbours(
+        task.neighbours.relation, rows_changed(task.schema)[joined_table(key)]
+    ).partition
     link = joined_table(key)
     return [
         Stage(
-            f"{link}: {link_plan.SELECT}",
+            f"{link}: {SELECT}",
             repeat(parameters.selection.event(), tables),
             f"which {parameters.ways}-way joint tables across '{key.column}' fit worst, "
             f"{count_of(tables, 'choice')} in {count_of(parameters.rounds, 'round')}",
         ),
         counts_stage(
-            f"{link}: {link_plan.MEASURE}",
+            f"{link}: {MEASURE}",
             [(parameters.tables, tables)],
             joined,
             f"joint tables across '{key.column}', {tables} in all",

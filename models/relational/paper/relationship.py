@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 
 from cloister.arrays import Floats, Integers
-from cloister.models.relational import profiles
-from cloister.models.relational.link import Link, Side
+from cloister.models.relational.paper.joint_tables import Link, Side, Workload, joint_number
 
 STEPS = 100
 """Steps of the projected gradient of a slice; the paper gives no number.
@@ -39,6 +38,28 @@ _LINKED = 5
 """At least one in this many rows of a side of a slice has links: 20 % of a slice, section 8."""
 
 
+_POWER_STEPS = 12
+"""Steps of the power iteration for the greatest eigenvalue; all entries are positive."""
+
+_POWER_MARGIN = 1.05
+"""Factor on that eigenvalue, which power iteration approaches from below."""
+
+_PROJECTIONS = 50
+"""Most steps of a projection; each drops the rows that fall to zero, and few are needed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A measured joint table: the joint part of each row, and the share of each cell.
+
+    Shapes: ``parent`` (U,), ``child`` (V,), ``shares`` (cells of parents, cells of children).
+    """
+
+    parent: Integers
+    child: Integers
+    shares: Floats
+
+
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """A slice of two tables: the cell of each row in each joint table, on either side.
@@ -47,7 +68,7 @@ class Pairs:
     refers has exactly one parent.
     """
 
-    targets: Sequence[profiles.ProfileTarget]
+    targets: Sequence[Target]
     one_parent: bool
 
     def solve(self, shares: Floats) -> Floats:
@@ -88,14 +109,14 @@ class Pairs:
     def _curvature(self, shape: tuple[int, ...]) -> float:
         """The square of the greatest singular value; its inverse is the step size."""
         vector, greatest = np.ones(shape), 1.0
-        for _ in range(profiles.POWER_STEPS):
+        for _ in range(_POWER_STEPS):
             vector = self._back(self.answers(vector / np.linalg.norm(vector)))
             greatest = float(np.linalg.norm(vector))
-        return profiles.POWER_MARGIN * greatest
+        return _POWER_MARGIN * greatest
 
     def _project(self, points: Floats, mass: float) -> Floats:
         if self.one_parent:
-            return profiles.project_columns(points.T, np.ones(points.shape[1])).T
+            return project_columns(points.T).T
         return project_capped(points, mass)
 
     def round(self, shares: Floats, number: int, rng: np.random.Generator) -> tuple[Integers, ...]:
@@ -110,6 +131,23 @@ class Pairs:
             return np.arange(len(shares)), parents
         chosen = np.sort(sample_exactly(shares.ravel(), number, rng))
         return chosen // shares.shape[1], chosen % shares.shape[1]
+
+
+def project_columns(points: Floats) -> Floats:
+    """The nearest x >= 0 (U, V) to points (U, V) whose columns add up to 1.
+
+    Algorithm 7: the simplex of each child; x = max(points - nu, 0), nu found exactly by leaving out
+    what falls below it.
+    """
+    active = np.ones(points.shape, dtype=bool)
+    for _ in range(_PROJECTIONS):
+        level = (np.where(active, points, 0.0).sum(0) - 1) / active.sum(0)
+        fewer = active & (points > level)
+        if (fewer == active).all():
+            break
+        active = fewer
+    nearest = np.maximum(points - level, 0.0)
+    return np.asarray(nearest / nearest.sum(0))
 
 
 def project_capped(points: Floats, mass: float) -> Floats:
@@ -181,15 +219,14 @@ class Relationship:
         targets = [self._target(table.workload, link) for table in worst[: self.slicing.fitted]]
         for children, parents in self._slices():
             targets_of_slice = [
-                profiles.ProfileTarget(each.parent[parents], each.child[children], each.shares)
-                for each in targets
+                Target(each.parent[parents], each.child[children], each.shares) for each in targets
             ]
             block = np.ix_(children, parents)
             links = round(float(self.matrix[block].sum()))
             shares = Pairs(targets_of_slice, self.one_parent).solve(self.matrix[block])
             self.matrix[block] = self._rounded(shares, links)
 
-    def answers(self, tables: Sequence[profiles.Workload]) -> list[Floats]:
+    def answers(self, tables: Sequence[Workload]) -> list[Floats]:
         """The expected counts of joint tables, one axis per attribute."""
         counts = []
         for workload in tables:
@@ -235,18 +272,18 @@ class Relationship:
         rest = np.setdiff1d(np.arange(size), first)
         return np.append(first, self.rng.permutation(rest)[: most - len(first)])
 
-    def _error(self, workload: profiles.Workload, link: Link) -> float:
+    def _error(self, workload: Workload, link: Link) -> float:
         target = self._target(workload, link)
         (answer,) = Pairs([target], self.one_parent).answers(self.matrix)
         return float(np.abs(answer / self.number - target.shares).sum())
 
-    def _target(self, workload: profiles.Workload, link: Link) -> profiles.ProfileTarget:
+    def _target(self, workload: Workload, link: Link) -> Target:
         cells = self._cells(workload)
         (table,) = (measured for measured in link.measured if measured.workload == workload)
         shares = table.counts.reshape(cells.shares.shape) / self.number
-        return profiles.ProfileTarget(cells.parent, cells.child, shares)
+        return Target(cells.parent, cells.child, shares)
 
-    def _cells(self, workload: profiles.Workload) -> profiles.ProfileTarget:
+    def _cells(self, workload: Workload) -> Target:
         """The cell of each row of both sides; shares are left zero."""
         parents = self._cell_of_rows(self.parents, workload.parent)
         children = self._cell_of_rows(self.children, workload.child)
@@ -254,13 +291,13 @@ class Relationship:
             math.prod(self.link.parts[name].size for name in names)
             for names in (workload.parent, workload.child)
         ]
-        return profiles.ProfileTarget(parents, children, np.zeros(shape))
+        return Target(parents, children, np.zeros(shape))
 
     def _cell_of_rows(self, side: Side, names: Sequence[str]) -> Integers:
         """The joint part (rows,) of each row of a side."""
         parts = [self.link.parts[name] for name in names]
         numbers = [partition.index(side.codes[partition.name]) for partition in parts]
-        return profiles.joint_number(numbers, [partition.size for partition in parts], side.rows)
+        return joint_number(numbers, [partition.size for partition in parts], side.rows)
 
 
 def sample_exactly(shares: Floats, number: int, rng: np.random.Generator) -> Integers:

@@ -5,9 +5,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 from clinic import clinic
-from references import coupons, figures, guests, of_rows, ruled, staff, transfers
+from references import (
+    coupons,
+    depending,
+    figures,
+    guests,
+    of_one_price,
+    of_rows,
+    ruled,
+    sold_in_one_way,
+    staff,
+    transfers,
+)
 from shape import release_database
 
+from cloister.constraints.counting import violation_reports
 from cloister.models.registry import create
 from cloister.models.relational.constraints import on_cycles
 from cloister.models.relational.degrees import referred_rows
@@ -25,6 +37,11 @@ SHAPES = {
     "two to rows of units": lambda: transfers(2_000),
     "a table to itself": lambda: ruled(staff(3_000), "staff.level >= staff.boss.level"),
     "rows of four tables": lambda: of_rows(clinic(1_500)),
+    "a column that a catalogue decides": lambda: sold_in_one_way(2_000),
+    "two rows of a table of which some lack their reference": lambda: of_one_price(2_000),
+    "a column that bosses decide": lambda: depending(
+        staff(3_000), "staff", {"fd": "boss -> department"}
+    ),
 }
 MOST = {
     "a catalogue that may be missing": {"customer siblings": 0.08, "coupon across": 0.08},
@@ -32,6 +49,9 @@ MOST = {
     "two to rows of units": {"sender across": 0.06, "receiver across": 0.04},
     "a table to itself": {"boss siblings": 0.06, "boss across": 0.03},
     "rows of four tables": {"patient siblings": 0.06, "patient across": 0.08},
+    "a column that a catalogue decides": {"customer siblings": 0.08, "coupon across": 0.09},
+    "two rows of a table of which some lack their reference": {"customer across": 0.06},
+    "a column that bosses decide": {"boss across": 0.12},
 }
 """Distances of what is worse by chance: at least .1 more of each."""
 
@@ -77,6 +97,9 @@ def test_rows_go_with_those_that_they_refer_to_as_in_the_data(trial):
 def test_every_rule_across_tables_holds(trial):
     _, released = trial
     assert not any(rule.report(released.synthetic).violations for rule in released.task.across)
+    for name, table in released.task.tables.items():
+        reports = violation_reports(table.constraints, released.synthetic.tables[name])
+        assert not any(report.violations for report in reports)
 
 
 def test_a_saved_model_draws_the_same_tables(trial):

@@ -13,9 +13,14 @@ from hypothesis import strategies as st
 from cloister.errors import PlanError
 from cloister.models.protocol import make_plan
 from cloister.models.registry import create
+from cloister.models.relational.paper.joint_tables import MOST_CANDIDATES, workloads
 from cloister.models.relational.paper.model import DrawnLinks, PaperModel
 from cloister.models.relational.paper.plan import printed_rho
-from cloister.models.relational.paper.relationship import project_capped
+from cloister.models.relational.paper.relationship import (
+    project_capped,
+    project_columns,
+    sample_exactly,
+)
 from cloister.models.task import Budget, DatabaseTask, Task
 from cloister.privacy.accounting.accountants import spend
 from cloister.privacy.door.journal import Journal
@@ -47,6 +52,45 @@ CHILDREN = Schema(
     (ForeignKey("visits", "user", "users", "id", 3),),
     ("users",),
 )
+
+
+@pytest.mark.parametrize(
+    ("shares", "draws"),
+    [
+        ([0.9, 0.8, 0.2, 0.1], 2_000),
+        ([0.05] * 20 + [1.0, 0.7, 0.3], 2_000),
+        pytest.param([0.3, 0.3, 0.4, 0.6, 0.7, 0.7], 100_000, marks=pytest.mark.slow),
+        ([1.0, 1.0, 0.0], 1_000),
+    ],
+)
+def test_exactly_so_many_are_sampled_each_with_its_share(shares: list[float], draws: int) -> None:
+    """Algorithm 3: frequencies lie within six standard errors of the shares."""
+    number = round(sum(shares))
+    rng, counts = np.random.default_rng(1), np.zeros(len(shares))
+    for _ in range(draws):
+        chosen = sample_exactly(np.array(shares), number, rng)
+        assert len(set(chosen.tolist())) == number
+        counts[chosen] += 1
+    errors = np.sqrt(np.array(shares) * (1 - np.array(shares)) / draws)
+    assert (np.abs(counts / draws - shares) <= 6 * errors + 1e-9).all()
+
+
+def test_candidates_have_an_attribute_of_each_side() -> None:
+    assert len(workloads("ab", "xyz")) == 2 * 3 + 1 * 3 + 2 * 3
+    assert len(workloads(range(30), range(30))) == 900 <= MOST_CANDIDATES
+
+
+@given(st.lists(st.floats(-2, 2), min_size=1, max_size=8))
+def test_the_projection_of_a_row_that_refers_is_the_nearest_simplex(points: list[float]) -> None:
+    """Algorithm 7, against a bisection."""
+    projected = project_columns(np.array([[point, 0.0] for point in points]))[:, 0]
+    low, high = min(points) - 2, max(points)
+    for _ in range(100):
+        middle = (low + high) / 2
+        above = np.maximum(np.array(points) - middle, 0).sum() > 1
+        low, high = (middle, high) if above else (low, middle)
+    assert projected == pytest.approx(np.maximum(np.array(points) - low, 0), abs=1e-9)
+    assert projected.sum() == pytest.approx(1)
 
 
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=12), st.data())
@@ -192,7 +236,7 @@ def test_what_the_paper_does_not_cover_is_refused_in_the_plan(task, delta, messa
     [
         ({"fitted": 3}, "release.options.fitted: "),
         ({"table_method": "relational"}, "is of several tables"),
-        ({"epsilon": 2}, "and tables none"),
+        ({"epsilon": 2}, "release.options.epsilon: "),
     ],
 )
 def test_keys_that_a_method_does_not_know_are_refused(options: dict, message: str) -> None:
