@@ -59,16 +59,6 @@ _USUAL = "rows inside feasible sets are independent, and are drawn in linear tim
 _PARTS = 8
 """Parts of an attribute in a typical joint table."""
 
-_TYPICAL_CELLS = _PARTS**2
-"""Cells of a joint table of two attributes."""
-
-_UNLIKE = 0.1
-"""Half L1 distance of rows that units with many rows have beyond the bound from those counted.
-
-No public fact says it. Where noise is strong it matters little: at a fifth, one row of persons
-with 1.4 of at most 5 is still best of 5,000 rows at epsilon 1.
-"""
-
 _NOISIEST = 4
 """Least ratio of the rows to the scale of a count's noise, in rows."""
 
@@ -316,29 +306,6 @@ def _raised(epsilon: Fraction, step: int) -> Fraction:
 def epsilon_in_proportion(budget: Budget, times: float) -> float:
     """The epsilon with ``times`` times less Laplace noise."""
     return float(budget.epsilon) * times
-
-
-def contribution(rows: int, units: int, most: int, multiplier: float) -> tuple[int, int]:
-    """How many rows of each unit are best counted, of ``most``, and about how many in all; public.
-
-    Noise grows with them, and chance and what units with many rows have of their own with the rows
-    that are left out. ``rows`` of ``units`` are taken to be spread as is likeliest for their mean:
-    geometrically. ``multiplier`` is the noise of one table for one row of a unit, in rows.
-
-    Source: Amin, Kulesza, Munoz Medina, Vassilvitskii, "Bounding user contributions" (ICML 2019).
-    """
-    left = max(1 - units / rows, 0.0)
-
-    def used(counted: int) -> float:
-        return rows * (1 - left**counted) / (1 - left**most)
-
-    def error(counted: int) -> float:
-        noise = _TYPICAL_CELLS * (multiplier * counted / used(counted)) ** 2
-        unlike = (_UNLIKE * (1 - used(counted) / rows)) ** 2 / _TYPICAL_CELLS
-        return noise + 1 / used(counted) + 2 * math.pi * unlike
-
-    best = min(range(1, most + 1), key=error)
-    return best, max(round(used(best)), 1)
 
 
 def wanted_budget(moved: float, tables: int, cells: float) -> Fraction:

@@ -132,10 +132,6 @@ class DatabaseDoor(Protocol):
         """The door to one table."""
         ...
 
-    def bounded(self, name: str, most: int) -> Door[TableRows]:
-        """The door to at most ``most`` rows of each unit of a table, a choice by lot."""
-        ...
-
 
 class Facts(Protocol):
     """What is known of a method before it is asked anything.

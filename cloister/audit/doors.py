@@ -323,9 +323,5 @@ class WatchedDatabase:
         """The doors to one table."""
         return self._watched(self.database.table(name), self.twin.table(name))
 
-    def bounded(self, name: str, most: int) -> WatchedDoor[Any]:
-        """The doors to at most ``most`` rows of each unit of a table."""
-        return self._watched(self.database.bounded(name, most), self.twin.bounded(name, most))
-
     def _watched(self, door: PrivateRows[Any], twin: PrivateRows[Any]) -> WatchedDoor[Any]:
         return WatchedDoor(door, twin, self.worlds)

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cloister.arrays import Booleans, Integers
-from cloister.schema.attributes import Categorical
 from cloister.schema.columns import Codes, Column, Grid, Listed
-from cloister.schema.domain import column_of
 
 PartNumbers = NDArray[np.integer[Any]]
 
@@ -46,17 +43,6 @@ ones. A group more divides what is little, such as ten values of five thousand, 
 
 _KNOTS = 2_000
 """Points on either side of zero by which a logarithmic scale is inverted."""
-
-ALONE, EQUAL, NEAR = 0, 1, 2
-"""Kinds of pairs: of less than two rows, of equal values, and the first of those that differ."""
-
-_DOUBLINGS = 2
-"""Doublings of a distance, in steps of the grid, from one kind of pair to the next."""
-
-_FEW_STEPS = 64
-"""Steps of a grid up to which each doubling of a distance begins another kind of pair: of six marks
-one kind would hold three of five distances, and two of a pupil correlated at half of what they do.
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,53 +329,3 @@ def _growing_starts(column: Grid, bins: int, growing: float) -> Codes:
     heights = growing * (logs - logs[0]) / (logs[-1] - logs[0]) + (1 - growing) * codes / codes[-1]
     starts = np.interp(np.arange(bins) / bins, heights, codes)
     return np.unique(np.floor(starts + 1e-9).astype(np.int64))
-
-
-@dataclass(frozen=True)
-class PairKinds:
-    """A public partition of pairs of values of a column."""
-
-    column: Column
-
-    @property
-    def size(self) -> int:
-        """Number of kinds, including that of persons with one row."""
-        if isinstance(self.column, Grid):
-            farthest = max(self.column.steps - 1, 1)
-            return NEAR + (farthest.bit_length() - 1) // self._doublings + 2
-        return NEAR + 1
-
-    @property
-    def _doublings(self) -> int:
-        """Doublings of a distance from one kind to the next."""
-        few = isinstance(self.column, Grid) and self.column.steps <= _FEW_STEPS
-        return 1 if few else _DOUBLINGS
-
-    def of(self, first: Integers, second: Integers) -> Integers:
-        """Kinds of pairs of fine codes, in the shape that both have together."""
-        if not isinstance(self.column, Grid):
-            return np.where(first == second, EQUAL, NEAR)
-        distance = np.maximum(np.abs(first - second), 1)
-        doublings = np.frexp(distance.astype(np.float64))[1] - 1
-        plain = (first < self.column.steps) & (second < self.column.steps)
-        apart = np.minimum(NEAR + doublings // self._doublings, self.size - 2)
-        different = np.where(plain, apart, self.size - 1)
-        return np.where(first == second, EQUAL, different)
-
-    def of_groups(self, codes: Integers, counts: Integers) -> Integers:
-        """Kinds (groups,) of the two rows at a third and at two thirds of each group.
-
-        ``codes`` (rows,) stand group by group, ``counts`` (groups,) of them in each.
-        """
-        starts, several = np.cumsum(counts) - counts, counts > 1
-        one, later = (codes[(starts + counts * part // 3)[several]] for part in (1, 2))
-        kinds = np.full(len(counts), ALONE)
-        kinds[several] = self.of(one, later)
-        return kinds
-
-    def attribute_column(self, name: str) -> Column:
-        """The kinds as a column of the table of persons."""
-        listed = Categorical(
-            type="categorical", values=[f"kind {kind}" for kind in range(self.size)]
-        )
-        return column_of(name, listed, Path())

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from cloister.arrays import Booleans, Integers, place_among_equal
+from cloister.arrays import Booleans, Integers
 from cloister.errors import DataError
 from cloister.schema.attributes import Boolean, Integer
 from cloister.schema.columns import Column
 from cloister.schema.domain import Domain, Table, column_of
-from cloister.schema.partition import PairKinds
 
 MISSING, UNLINKED = -1, -2
 """In place of the key of a row: its reference is missing, or leads to no row, or to one that has as
@@ -135,33 +133,15 @@ class Database:
         """The tables that ``function`` makes of those that hold no rows of units."""
         return function(self)
 
-    def queried(self) -> QueriedTables:
+    def queried(self) -> Mapping[str, Table]:
         """What queries read of these rows, which are within bounds."""
-        tables = {**row_tables(self), **joined_tables(self)}
-        places = places_of_rows(self).items()
-        return QueriedTables(
-            tables, {name: partial(_in_places, tables[name], place) for name, place in places}
-        )
+        return {**row_tables(self), **joined_tables(self)}
 
     def dangling(self) -> Iterator[tuple[ForeignKey, int]]:
         """Each foreign key, with the number of rows that name no row of its parent but should."""
         for key in self.schema.keys:
             named = self.references(key) != MISSING
             yield key, int((named & ~self.referring(key)).sum())
-
-
-class QueriedTables(NamedTuple):
-    """The rows of tables, degrees and joined rows, and the ``first`` so many rows of each unit.
-
-    Of tables of which a unit has one row at most, or whose rows have no place, there are none.
-    """
-
-    tables: Mapping[str, Table]
-    first: Mapping[str, Callable[[int], Table]]
-
-
-def _in_places(table: Table, places: Integers, most: int) -> Table:
-    return table.take(places < most)
 
 
 DEGREE = "degree"
@@ -277,7 +257,7 @@ def joined_tables(database: Database) -> Mapping[str, Table]:
 
     Privacy: :func:`cloister.schema.fan_outs.rows_changed` has the proof. A degree above
         the bound of a key, which only one of a table without rows of units may have, is
-        counted as the bound. A row of degrees also says how alike two rows of the parent are.
+        counted as the bound.
     """
     tables: dict[str, Table] = {}
     rows = row_tables(database)
@@ -287,12 +267,7 @@ def joined_tables(database: Database) -> Mapping[str, Table]:
         owners = parents[linked]
         degrees = np.bincount(owners, minlength=database.tables[key.parent].rows)
         counted = {DEGREE: np.minimum(degrees, key.max_rows).astype(np.int64)}
-        columns, grouped = [degree_column(key)], linked[np.argsort(owners, kind="stable")]
-        for name, kinds in compared_attributes(database.schema, key).items():
-            columns.append(kinds.attribute_column(name))
-            values = rows[key.table].codes[kinds.column.name]
-            counted[name] = kinds.of_groups(values[grouped], degrees)
-        tables[degree_table(key)] = Table(Domain(tuple(columns)), counted).narrow()
+        tables[degree_table(key)] = Table(Domain((degree_column(key),)), counted).narrow()
         codes = of_parent(key, rows[key.parent], owners) | of_row(
             key.table, rows[key.table], linked
         )
@@ -307,17 +282,6 @@ def joined_tables(database: Database) -> Mapping[str, Table]:
 def degree_column(key: ForeignKey) -> Column:
     """The column of degrees, from none to the bound of the key."""
     return column_of(DEGREE, Integer(type="integer", min=0, max=key.max_rows), Path())
-
-
-def compared_attributes(schema: Schema, key: ForeignKey) -> dict[str, PairKinds]:
-    """The kinds of pairs of two rows of one parent, of each attribute of the table that refers.
-
-    By the columns of the table of degrees that hold them: of keys by which rows are left out, whose
-    rows stand in the order by lot.
-    """
-    rows, ordered = rows_domain(schema, key.table), is_truncated(schema, key) and not key.optional
-    names = rows.modelled if ordered and key.max_rows > 1 else ()
-    return {f"{name} of two rows": PairKinds(rows[name]) for name in names}
 
 
 def of_row(table: str, rows: Table, chosen: Integers) -> dict[str, Integers]:
@@ -371,29 +335,3 @@ def of_one_unit(schema: Schema, table: str) -> bool:
         return schema.units in ((), (schema.lead,))
     keys = schema.keys_to_units(table)
     return len(keys) == 1 and of_one_unit(schema, keys[0].parent)
-
-
-def places_of_rows(database: Database) -> Mapping[str, Integers]:
-    """The place (n,) of each row among those of its unit, of tables whose rows have one each.
-
-    And of their joined tables. Rows stand in the order that bounding gave those of each parent.
-
-    Privacy: a function of the rows of one unit: of the order by lot of the rows of each parent, and
-        of the places of parents. The first rows of all parents come first.
-    """
-    schema, units, places = database.schema, dict[str, Integers](), dict[str, Integers]()
-    for name, table in database.tables.items():
-        if not of_one_unit(schema, name):
-            continue
-        if name == schema.lead:
-            units[name], places[name] = np.arange(table.rows), np.zeros(table.rows, dtype=np.int64)
-            continue
-        (key,) = schema.keys_to_units(name)
-        owners = parent_rows(database, key)
-        grouped, within = np.argsort(owners, kind="stable"), np.empty(len(owners), dtype=np.int64)
-        within[grouped] = place_among_equal(owners[grouped])
-        units[name], places[name] = units[key.parent][owners], within
-        line = np.lexsort((places[key.parent][owners], within, units[name]))
-        places[name][line] = place_among_equal(units[name][line])
-        places |= {joined_table(each): places[name] for each in schema.required_of(name)}
-    return places

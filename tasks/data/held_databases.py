@@ -77,7 +77,7 @@ class HeldDatabase(Database):
         tables = {name: empty_table(domain) for name, domain in self.schema.tables.items()}
         return Database(self.schema, tables)
 
-    def queried(self) -> relations.QueriedTables:
+    def queried(self) -> Mapping[str, Table]:
         """What queries read of these rows, held where it was made."""
         schema, hold = self.schema, self.workers.hold
         units, outside = (hold(Database.queried, each) for each in (self.units, self.outside))
@@ -90,27 +90,21 @@ class HeldDatabase(Database):
             name: _held(
                 self.workers,
                 table.domain,
-                partial(_queried_table, name),
+                partial(_made_table, name),
                 units if of_units[name] else outside,
             )
-            for name, table in none.tables.items()
+            for name, table in none.items()
         }
         for key in schema.keys:
             name = relations.degree_table(key)
             if key.table in schema.holding and not of_units[name]:
                 tables[name] = _held(
                     self.workers,
-                    none.tables[name].domain,
+                    none[name].domain,
                     partial(_summed_degrees, name, key.max_rows),
                     *([each] for each in units),
                 )
-        first = {
-            name: partial(self._first, units, tables[name].domain, name) for name in none.first
-        }
-        return relations.QueriedTables(tables, first)
-
-    def _first(self, units: Sequence[Any], domain: Domain, name: str, most: int) -> Table:
-        return _held(self.workers, domain, partial(_first_rows, name, most), units)
+        return tables
 
 
 def _held(
@@ -131,19 +125,11 @@ def _made_table(name: str, made: Mapping[str, Table]) -> tuple[Table, None]:
     return made[name], None
 
 
-def _queried_table(name: str, queried: relations.QueriedTables) -> tuple[Table, None]:
-    return queried.tables[name], None
-
-
-def _first_rows(name: str, most: int, queried: relations.QueriedTables) -> tuple[Table, None]:
-    return queried.first[name](most), None
-
-
-def _summed_degrees(name: str, most: int, *queried: relations.QueriedTables) -> tuple[Table, None]:
+def _summed_degrees(name: str, most: int, *queried: Mapping[str, Table]) -> tuple[Table, None]:
     """The degrees of rows that units share, each at most ``most``, by those in each database."""
-    degrees = [each.tables[name].codes[relations.DEGREE] for each in queried]
+    degrees = [each[name].codes[relations.DEGREE] for each in queried]
     summed = np.minimum(sum(degrees[1:], degrees[0]), most)
-    return Table(queried[0].tables[name].domain, {relations.DEGREE: summed}).narrow(), None
+    return Table(queried[0][name].domain, {relations.DEGREE: summed}).narrow(), None
 
 
 def divided_by_units(

@@ -206,16 +206,14 @@ def private_database(
         alone = {PERSONS: Neighbours(task.neighbours.relation)}
         return PrivateDatabase(tables, alone, planned, journal, noise)
     queried, changed = rows.queried(), rows_changed(rows.schema)
-    neighbours = {
-        name: Neighbours(task.neighbours.relation, changed[name]) for name in queried.tables
-    }
+    neighbours = {name: Neighbours(task.neighbours.relation, changed[name]) for name in queried}
     for name, table in task.tables.items():
         neighbours[name] = table.neighbours
-    tables = {**queried.tables, **rows.by_unit(partial(unit_tables, task=task))}
+    tables = {**queried, **rows.by_unit(partial(unit_tables, task=task))}
     tables |= rows.beside_units(partial(catalogue_tables, task=task))
     for family in families_behind_door(task).values():
         neighbours[family.door] = family.counted.units.neighbours
-    return PrivateDatabase(tables, neighbours, planned, journal, noise, queried.first)
+    return PrivateDatabase(tables, neighbours, planned, journal, noise)
 
 
 def open_table(

@@ -8,7 +8,6 @@ import datetime as dt
 import itertools
 import os
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from query_reach import Effort, Shares, reach
 from cloister.privacy.events import Relation, Sensitivity
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.queries.counts import ConjunctionCounts
-from cloister.privacy.queries.distances import ConditionalScores
 from cloister.privacy.queries.entropies import Entropies, entropy_sensitivity
 from cloister.privacy.queries.raw_columns import RowCount, TextCounts
 from cloister.privacy.queries.violations import ViolationMatrix
@@ -26,9 +24,6 @@ from cloister.tasks.home.process import code_version
 
 LEAST = 0.96
 """Of a claim."""
-
-LATE = {ConditionalScores: 0.7}
-"""What a short search attains, where a hundred rows must agree first; a long one attains all."""
 
 SHORT, LONG = Effort(starts=12, patience=60), Effort(starts=100, patience=300)
 
@@ -56,9 +51,9 @@ def cases():
 
 @pytest.mark.parametrize(("kind", "neighbours"), cases())
 def test_neighbours_attain_what_a_query_claims_and_no_more(kind: type, neighbours: Neighbours):
-    least = LATE.get(kind, LEAST)
+
     for share in shares(kind, neighbours, SHORT).values():
-        assert least <= share <= 1 + ROUNDING
+        assert LEAST <= share <= 1 + ROUNDING
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +98,6 @@ TOO_SMALL: dict[type, tuple[Callable[[Neighbours], object], Neighbours]] = {
     RowCount: (lambda _: Sensitivity.box(1), Neighbours(Relation.REPLACE_ONE, 2)),
     Entropies: (lambda own: entropy_sensitivity(2, 40, 1.0, own), Neighbours(Relation.REPLACE_ONE)),
     ViolationMatrix: (other_lines_change_by_one, Neighbours(max_rows=2)),
-    ConditionalScores: (lambda _: Fraction(1024**2), Neighbours()),
 }
 
 

@@ -310,20 +310,6 @@ LAWS: dict[type, Law] = {
         ),
         squared(distances.CandidateScores),
     ),
-    distances.ConditionalScores: Law(
-        lambda kind: kind(
-            (
-                distances.Candidate(
-                    tuple(CELLS[:2]), np.array([[0.7, 0.1], [0.0, 0.0], [3.0, 9.9]]), 1.5
-                ),
-                distances.Candidate(
-                    tuple(CELLS[1:]), np.array([[0, 9, 1, 0.1], [5, 0, 1, 9.9]]), 0.0
-                ),
-            ),
-            (1, 1),
-        ),
-        squared(distances.ConditionalScores),
-    ),
     distances.PairScores: Law(
         lambda kind: kind(
             tuple(CELLS),

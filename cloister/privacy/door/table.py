@@ -17,7 +17,7 @@ removing a person changes no other's rows, so a table that differs by one person
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Generic
 
 import numpy as np
@@ -340,19 +340,12 @@ class PrivateColumns(PrivateRows[RawColumns]):
         return words
 
 
-FirstRows = Callable[[int], Table]
-"""At most so many rows of each unit of a table."""
-
-
 class PrivateDatabase:
     """Sensitive tables behind mechanisms.
 
     Args:
         tables: the rows, bounded to so many rows of each table a unit as ``neighbours`` says.
         planned: everything that may be asked of all tables, as reserved in the ledger.
-        first: what makes of a table at most so many rows of each unit, by table; which they are is
-            a function of that unit's rows alone. Of tables of which a unit has one row at most
-            there is none.
 
     Privacy: the answers of one table compose with those of the others, since a unit may have rows
         in each: all events are taken out of one plan.
@@ -365,14 +358,11 @@ class PrivateDatabase:
         planned: Event,
         journal: Journal,
         noise: NoiseSource,
-        first: Mapping[str, FirstRows] | None = None,
     ) -> None:
         self.plan_budget = PlanBudget(planned)
         self._secure = noise.secure
-        self.__first, self._neighbours = first or {}, neighbours
         self._journal, self._noise = journal, noise
         self._doors = {name: self._door(rows, neighbours[name]) for name, rows in tables.items()}
-        self._bounded: dict[tuple[str, int], PrivateRows[TableRows]] = {}
 
     @property
     def secure(self) -> bool:
@@ -382,22 +372,6 @@ class PrivateDatabase:
     def table(self, name: str) -> PrivateRows[TableRows]:
         """The door to one table."""
         return self._doors[name]
-
-    def bounded(self, name: str, most: int) -> PrivateRows[TableRows]:
-        """The door to at most ``most`` rows of each unit, those of the first places.
-
-        Privacy: proof. Whether a row is among them is a function of its place, and so of the rows
-            of its unit alone: another unit's rows do not change it. Places of a unit's rows
-            differ, so at most ``most`` of them are below that number. So tables that differ in one
-            unit's rows differ here in at most as many rows, and queries are of that sensitivity
-            (``tests/laws/test_person_laws.py``). They are taken out of the plan of all tables.
-        """
-        if most >= self._neighbours[name].max_rows:
-            return self._doors[name]
-        if (name, most) not in self._bounded:
-            neighbours = Neighbours(self._neighbours[name].relation, most)
-            self._bounded[name, most] = self._door(self.__first[name](most), neighbours)
-        return self._bounded[name, most]
 
     def _door(self, table: Table, neighbours: Neighbours) -> PrivateRows[TableRows]:
         rows = TableRows(table)

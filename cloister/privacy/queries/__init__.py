@@ -5,7 +5,6 @@
         ViolatingPairs      violating pairs of random matchings
         ViolationMatrix     violations of each constraint by each row of a sample
         CandidateScores     distances of joint tables from their expected counts
-        ConditionalScores   the same given the rows in each part of some attributes
         PairScores          the same of all pairs of attributes at once
         GradientSum         clipped gradients of a Poisson sample, summed
         Distances           distances of joint tables from what is expected, in rows

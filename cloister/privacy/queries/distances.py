@@ -5,7 +5,6 @@ Measured, or the scores of a selection: of some tables, or of all tables of two 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.arrays import TINY, Array, Booleans, Floats, Integers
+from cloister.arrays import Array, Booleans, Floats, Integers
 from cloister.privacy.events import Sensitivity
 from cloister.privacy.mechanisms.noise import FLOATING, GRID_STEPS, Neighbours, OnGridSensitivity
 from cloister.privacy.mechanisms.randomness import NoiseSource
@@ -117,53 +116,6 @@ class CandidateScores(Query[TableRows, Fraction, int]):
         distances = np.add.reduceat(np.abs(FINENESS * np.concatenate(counts) - steps), begins)
         penalties = np.array([round(FINENESS * each.penalty) for each in self.candidates])
         return np.asarray(distances - penalties, dtype=np.int64)
-
-    def outcome(self, noisy: Array) -> int:
-        return int(noisy[0])
-
-
-@dataclass(frozen=True, eq=False)
-class ConditionalScores(Query[TableRows, Fraction, int]):
-    """The score of each candidate, as `CandidateScores`, given the rows in each part of some axes.
-
-    Exact counts are compared with the expected shares among rows with the same parts on the
-    ``given`` last axes of a candidate, so that what is expected of these alone does not matter.
-    Scores are in units of 1/1024^2 row.
-
-    Proof: let c be the counts of the cells with the same given parts, C their sum, and q >= 0 the
-    expected shares in whole units with a sum of at most F = 1024^2. These cells add the sum of
-    |F c - C q| to a score. A row more in cell i changes F c - C q by F - q in cell i, and by -q in
-    the others, hence the score by at most (F - q_i) + (F - q_i) <= 2 F; a row less likewise. One
-    unit changes at most ``neighbours.partition.l1`` rows, one after the other.
-    """
-
-    name: ClassVar[str] = "select given"
-    candidates: tuple[Candidate, ...]
-    given: tuple[int, ...]
-
-    def request(self) -> Mapping[str, Any]:
-        return {**CandidateScores(self.candidates).request(), "given": list(self.given)}
-
-    def sensitivity(self, neighbours: Neighbours) -> Fraction:
-        return Fraction(2 * FINENESS**2 * neighbours.partition.l1)
-
-    def exact(self, rows: TableRows, source: NoiseSource) -> Integers:  # noqa: ARG002
-        """The scores (candidates,) in units of 1/1024^2 row; secret, so never to leave the door.
-
-        Shares are rounded down, so that those of equal given parts sum to at most F = 1024^2, as
-        the proof requires. No sample is drawn from ``source``.
-        """
-        counts = rows.remembered_counts([each.partitions for each in self.candidates])
-        scores = []
-        for exact, each, given in zip(counts, self.candidates, self.given, strict=True):
-            cells = math.prod(each.expected.shape[each.expected.ndim - given :])
-            expected = np.maximum(each.expected.astype(np.float64).reshape(-1, cells), 0.0)
-            sums = np.maximum(expected.sum(0), TINY)
-            shares = np.floor(FINENESS**2 * (1 - FLOATING) * expected / sums).astype(np.int64)
-            table = exact.reshape(-1, cells)
-            distance = np.abs(FINENESS**2 * table - table.sum(0) * shares).sum()
-            scores.append(int(distance) - round(FINENESS**2 * each.penalty))
-        return np.array(scores, dtype=np.int64)
 
     def outcome(self, noisy: Array) -> int:
         return int(noisy[0])
