@@ -41,6 +41,11 @@ _LEAST_SHARE = 1e-12
 _MEANS = 64
 """Most groups of kinds of parents by their mean degrees, each of which has a tilt of its own."""
 
+_EXCHANGES = 40
+"""Rounds of exchanges of drawn numbers. Of what kinds have beyond their counts, 17 % of the rows of
+4,000 parents of 250 kinds, 3 % is left; 2 of 39 % of a million of 300,000 kinds, in 6 s.
+"""
+
 _CLOSE = 1e-9
 """Tolerance for sums of shares that should be whole numbers: floating-point error."""
 
@@ -225,6 +230,7 @@ def _places(
 ) -> Integers:
     """How many rows (n,) refer to each parent, of ``counts`` (kinds,) that refer to each kind."""
     most, drawn = len(degrees) - 1, _drawn_by_means(counts, kinds, degrees, rng)
+    drawn = _exchanged(drawn, kinds, counts, rng)
     sums = np.bincount(kinds, drawn, len(counts))
     weights = np.where(sums[kinds] > 0, drawn, _LEAST_WEIGHT)
     sums = np.bincount(kinds, weights, len(counts))
@@ -257,6 +263,31 @@ def _drawn_by_means(
     tilts = Tilts.of(numbers, sums, shares, int(counts.sum()), middles)
     table = numbers[:, None] * tilts.shares(sums / numbers)
     return middles[draw_by_group(alike[kinds], table, rng)]
+
+
+def _exchanged(
+    drawn: Floats, kinds: Integers, counts: Integers, rng: np.random.Generator
+) -> Floats:
+    """The same numbers (n,) at other parents, so that those of a kind add up nearer to its count.
+
+    Parents of two kinds exchange them where that lessens the distance, one of each kind at a time.
+    """
+    for _ in range(_EXCHANGES):
+        beyond = np.bincount(kinds, drawn, len(counts)) - counts
+        one, two = rng.permutation(len(drawn))[: len(drawn) // 2 * 2].reshape(2, -1)
+        given = drawn[one] - drawn[two]
+        apart = [np.abs(beyond[kinds[one]] - move) for move in (0, given)]
+        apart_too = [np.abs(beyond[kinds[two]] + move) for move in (0, given)]
+        nearer = (apart[1] + apart_too[1] < apart[0] + apart_too[0]) & (kinds[one] != kinds[two])
+        some = np.flatnonzero(nearer)
+        if not len(some):
+            break
+        _, first = np.unique(kinds[np.concatenate([one[some], two[some]])], return_index=True)
+        alone = np.zeros(2 * len(some), dtype=bool)
+        alone[first] = True
+        some = some[alone.reshape(2, -1).all(0)]
+        drawn[one[some]], drawn[two[some]] = drawn[two[some]], drawn[one[some]]
+    return drawn
 
 
 def _rounded(expected: Floats, groups: Integers, rng: np.random.Generator) -> Integers:

@@ -26,7 +26,7 @@ from cloister.models.relational.degrees import referred_rows
 from cloister.models.relational.family_model import FamilyModel
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.schema import relations
-from cloister.schema.attributes import Categorical
+from cloister.schema.attributes import Categorical, Integer
 from cloister.schema.domain import Domain, Table
 
 SHAPES = {
@@ -121,3 +121,16 @@ def test_rows_that_are_named_most_keep_all_that_want_them():
     assert parents.codes["x"][owners].all()
     counts = np.bincount(np.bincount(owners, minlength=1_000), minlength=5) / 1_000
     assert np.abs(counts - degrees).max() < 0.05
+
+
+def test_parents_are_named_as_often_as_in_the_data_where_their_kinds_are_many():
+    """Of about ten rows of each kind, numbers that are scaled to its count would be blurred."""
+    rng = np.random.default_rng(2)
+    column = Domain.of({"x": Integer(type="integer", min=0, max=399)}, Path())
+    parents = Table(column, {"x": rng.integers(0, 400, 4_000)})
+    degrees = np.array([0.5, 0, 0, 0.5, 0])
+    wanted = parents.take(np.repeat(np.arange(4_000), rng.choice(5, 4_000, p=degrees)))
+    owners, _ = referred_rows(wanted, parents, degrees, rng)
+    assert (parents.codes["x"][owners] == wanted.codes["x"]).mean() > 0.99
+    counts = np.bincount(np.bincount(owners, minlength=4_000), minlength=5) / 4_000
+    assert np.abs(counts - degrees).max() < 0.12
