@@ -308,7 +308,7 @@ def answer_of(saved: SavedModel, text: str, estimand: Estimand, confidence: floa
         SampleError: rows are needed that cannot be drawn.
     """
     tables = counted_tables(saved.model, saved.task)
-    counted = {name: each for name, each in tables.items() if each.released and each.complete}
+    counted = {name: each for name, each in tables.items() if each.released}
     table, colon, rest = text.partition(":")
     names = [*counted] or [*saved.task.tables]
     if colon and table.strip() in saved.task.tables:

@@ -236,16 +236,14 @@ class KeepsCounts(Protocol):
 class CountedRows:
     """What a fit counted of the rows of a table: rows of ``task``, which ``model`` draws.
 
-    ``released`` are the noisy counts, if they are kept; they are not ``complete`` where fewer rows
-    of a unit were counted than it may have. Where units were counted that have several rows,
-    ``number`` is the attribute that is the number of rows of each; ``by_lot`` are those of one of
-    its rows, drawn by lot, and ``names`` says which of them is which column of the table.
+    ``released`` are the noisy counts, if they are kept. Where units were counted that have several
+    rows, ``number`` is the attribute that is the number of rows of each; ``by_lot`` are those of
+    one of its rows, drawn by lot, and ``names`` says which of them is which column of the table.
     """
 
     model: Model
     task: Task
     released: ReleasedCounts | None
-    complete: bool = True
     number: str = ""
     by_lot: frozenset[str] = frozenset()
     names: Mapping[str, str] = field(default_factory=dict)
@@ -269,7 +267,7 @@ class CountedRows:
 
     def shares_known(self, column: str) -> bool:
         """Whether noisy counts say which share of the rows has which values of a column."""
-        if self.released is None or not self.complete:
+        if self.released is None:
             return False
         if not self.number:
             return self.name_of(column) in self.released.histograms

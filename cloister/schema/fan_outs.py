@@ -24,10 +24,7 @@ def rows_changed(schema: Schema) -> Mapping[str, int]:
         optional, truncation takes place at the only parent that holds rows of units, and own rows
         go with it: no place becomes free. Degrees of a key: the r[P] rows of parents that go, and
         two rows (one less, one more) for each parent that stays and loses one: at most as many as
-        own rows that did not come through this key. Two rows of a parent are compared only where
-        all of its rows stand in the order by lot, which rows of others do not change; so what a row
-        of degrees says of them is a function of what refers to its parent, like the degree. The
-        greatest over all X holds for every unit
+        own rows that did not come through this key. The greatest over all X holds for every unit
         (``tests/laws/test_relational_laws.py``).
     """
     starts = list(_by_start(schema))

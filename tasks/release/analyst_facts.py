@@ -148,7 +148,7 @@ def _of_link(released: relations.Database, key: relations.ForeignKey, rows: Tabl
 def _of_table(
     name: str, number: int, task: Task, counted: CountedRows | None, rows: Table
 ) -> TableFacts:
-    """Those of one table of a model; counts of fewer rows than there are give no intervals."""
+    """Those of one table of a model."""
     names, strengths = rows.domain.modelled, dependence(rows)
     noisy, pairs = _noisy_tables(counted), _counted_pairs(counted)
     histograms = {
@@ -159,7 +159,7 @@ def _of_table(
     of_rows = counted is not None and not counted.number
     alone = _alone(names, strengths, pairs) if of_rows else ()
     pair_noise = [each for columns, each in noisy.items() if len(columns & set(names)) == 2]
-    noise = pair_noise if counted and counted.complete and of_rows else []
+    noise = pair_noise if of_rows else []
     return TableFacts(
         name,
         number,
