@@ -13,11 +13,11 @@ from dataclasses import replace
 from itertools import combinations, islice, product
 from pathlib import Path
 
-from cloister.audit.tables import KINDS, LEAST_ROWS, UNITS_OF
-from cloister.audit.trials import Arena, Attack
+from cloister.audit.tables import CHOOSING_ROWS, KINDS, LEAST_ROWS, UNITS_OF
+from cloister.audit.trials import Arena, Attack, planned_events
 from cloister.errors import InputError, PlanError
 from cloister.models.registry import METHODS, create
-from cloister.privacy.events import Relation
+from cloister.privacy.events import Event, Relation, Selection
 
 EPSILONS = ("0.5", "1", "4")
 
@@ -43,7 +43,7 @@ def attacks_of(method: str, before: Sequence[Attack] = ()) -> list[Attack]:
             key=lambda attack: _alike(attack, chosen) - len(pairs_of(attack) - met),
         )
         sized = (replace(a, rows=rows, drawn=drawn) for rows, drawn in _SIZES for a in choices)
-        chosen += islice(filter(has_plan, sized), 1)
+        chosen += map(_choosing, islice(filter(has_plan, sized), 1))
     return chosen
 
 
@@ -60,12 +60,28 @@ def pairs_of(attack: Attack) -> set[frozenset[tuple[str, str]]]:
 
 def has_plan(attack: Attack) -> bool:
     """Whether the method has a plan for the tables at the budget."""
+    return _event_of(attack) is not None
+
+
+def chooses(attack: Attack) -> bool:
+    """Whether the method's plan for the tables at the budget has selections."""
+    event = _event_of(attack)
+    return event is not None and any(isinstance(e, Selection) for e in planned_events(event))
+
+
+def _event_of(attack: Attack) -> Event | None:
+    """What the method's plan does; None without a plan."""
     with tempfile.TemporaryDirectory(prefix="cloister-audit-") as folder:
         try:
-            Arena(attack, Path(folder))
+            return Arena(attack, Path(folder)).plan.event
         except (PlanError, InputError):
-            return False
-        return True
+            return None
+
+
+def _choosing(attack: Attack) -> Attack:
+    """The attack, of more rows if only then the plan has selections: these are attacked too."""
+    larger = replace(attack, rows=max(attack.rows, CHOOSING_ROWS))
+    return larger if chooses(larger) and not chooses(attack) else attack
 
 
 def _choices(method: str, epsilon: str) -> Iterator[Attack]:

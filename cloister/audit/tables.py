@@ -43,6 +43,10 @@ LEAST_ROWS = 160
 """Rows of the first table, unless a method has no plan for so few: a release takes a tenth of a
 second."""
 
+CHOOSING_ROWS = 400
+"""Rows at which methods that choose what to count do so at epsilon 4: of 160, `relational` counts
+every pair, and its choices are attacked by nobody."""
+
 MAX_ROWS = 3
 """Rows of a person, and rows that refer to one row, at most."""
 

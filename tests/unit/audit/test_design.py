@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from cloister.audit import design
+from cloister.audit.tables import CHOOSING_ROWS, LEAST_ROWS
 from cloister.models.registry import METHODS
 
 
@@ -13,6 +14,7 @@ def attacks():
     """The design where every method has every plan."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(design, "has_plan", lambda attack: True)
+        patch.setattr(design, "chooses", lambda attack: False)
         return design.design()
 
 
@@ -38,3 +40,12 @@ def test_a_method_without_a_plan_as_of_a_release_is_tried_on_more_rows(monkeypat
     independent, *_ = design.attacks_of("independent")
     assert design.has_plan(independent)
     assert not design.has_plan(design.replace(independent, method="deniability"))
+
+
+@pytest.mark.parametrize("method", ["mixture", "relational"])
+def test_the_largest_budget_attacks_the_selections_of_a_method(method):
+    *smaller, largest = design.attacks_of(method)
+    assert (largest.epsilon, largest.rows) == ("4", CHOOSING_ROWS)
+    assert design.chooses(largest)
+    assert not design.chooses(design.replace(largest, rows=LEAST_ROWS))
+    assert {attack.rows for attack in smaller} == {LEAST_ROWS}
