@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -28,8 +28,8 @@ from cloister.hashing import Words
 from cloister.models.task import DatabaseTask
 from cloister.privacy.door.journal import Journal
 from cloister.privacy.events import Event
-from cloister.privacy.ledger import Anchor
-from cloister.tasks.home.files import read_sealed, write_sealed
+from cloister.privacy.ledger import Anchor, Release, State
+from cloister.tasks.home.files import NO_SEAL, read_sealed, write_sealed
 from cloister.tasks.home.home import Home
 from cloister.tasks.requests.resolved import PublicContext, ResolvedRequest
 
@@ -286,13 +286,33 @@ def usable(opened: Callable[[], _ResultT], release: str, home: Home) -> _ResultT
 def was_refused(release: str, home: Home) -> bool:
     """Whether the data of a release was opened and refused, as a killed run may have left it.
 
-    Findings that were altered count as a refusal, which is the safe side.
+    Findings that were altered or deleted count as a refusal, which is the safe side.
     """
     path = _validation_file(release, home)
     try:
-        return path.exists() and bool(read_sealed(path, home, "restore it")[0].get("refused"))
+        content = read_sealed(path, home, "restore it")[0] if path.parent.exists() else {}
     except VerificationError:
         return True
+    return bool(content.get("refused"))
+
+
+def validation_findings(release: Release, home: Home) -> Iterator[str]:
+    """What is wrong with the findings on the data of an unfinished release.
+
+    They alone are in their folder until the charge is final, and decide nothing after it.
+    Measurements write none.
+    """
+    path, reserved = _validation_file(release.id, home), release.state is State.RESERVED
+    begun = path.parent if reserved else home.release(release.id)
+    remedy = f"restore it, or run the command that began {release.id} again, which writes it anew"
+    if path.exists():
+        try:
+            if not read_sealed(path, home, remedy)[1] and reserved:
+                yield f"{path}: {NO_SEAL}, and finish the release or withdraw it"
+        except VerificationError as error:
+            yield str(error)
+    elif begun.exists() and not release.of_domain:
+        yield f"{path}: is missing; {remedy}"
 
 
 def write_validation(release: str, content: dict[str, Any], home: Home) -> Path:

@@ -20,6 +20,7 @@ from cloister.privacy.door.journal_format import JOURNAL_NAME, read_journal
 from cloister.privacy.ledger import Anchor, Ledger, Release, State
 from cloister.privacy.ledger.house import is_deleted
 from cloister.privacy.ledger.lookups import holds
+from cloister.tasks.data.session import validation_findings
 from cloister.tasks.home.files import abandoned_frames, digest_of
 from cloister.tasks.home.home import Home
 from cloister.tasks.release.kept_files import (
@@ -40,7 +41,9 @@ def release_findings(home: Home, ledger: Ledger, release: Release) -> Iterator[s
     yield from _journal_findings(home, release)
     if not _finished(release):
         yield from _unfinished_findings(home, ledger, release)
-        yield from request_findings(home, release) if release.state.resumable else ()
+        if release.state.resumable:
+            yield from request_findings(home, release)
+            yield from validation_findings(release, home)
         return
     folder = home.release(release.id) / "public"
     yield from folder_findings(folder, ledger, release)

@@ -13,7 +13,7 @@ from cloister.privacy.ledger.books import ALLOWED, REFUSAL, LedgerState
 from cloister.privacy.ledger.entries import Entry
 from cloister.privacy.ledger.governance import allow_run, change_person, change_rules, refuse
 from cloister.privacy.ledger.records import REFUSED
-from cloister.tasks.data.session import write_validation
+from cloister.tasks.data.session import validation_findings, write_validation
 from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import open_ledger
 
@@ -107,6 +107,7 @@ def test_no_other_way_gives_refused_data_its_charge_back(ledger: Ledger) -> None
 
 
 def test_a_refused_run_that_was_killed_counts_when_it_is_withdrawn(place, tmp_path) -> None:
+    """The findings of the last one were deleted, which verify names."""
     from cloister.flows.review import move_release
 
     home = Home.current({"CLOISTER_HOME": str(tmp_path / "home"), "CLOISTER_LEDGER": place})
@@ -114,10 +115,19 @@ def test_a_refused_run_that_was_killed_counts_when_it_is_withdrawn(place, tmp_pa
     ledger.grant("adult", "row", 20, "1e-4", "year", "officer", "policy")
     limit(ledger, 2)
     states = []
-    for refused_before in (False, True, True):
-        release = ledger.reserve(ask(), "flow").release.id
+    for refused_before, deleted in ((False, False), (True, False), (True, True)):
+        reserved = ledger.reserve(ask(), "flow").release
+        release = reserved.id
         home.release(release).mkdir(parents=True)
-        write_validation(release, {"refused": refused_before, "problems": []}, home)
+        path = write_validation(release, {"refused": refused_before, "problems": []}, home)
+        assert list(validation_findings(reserved, home)) == []
+        if deleted:
+            path.write_text(path.read_text().replace('"seal"', '"note"'))
+            (found,) = validation_findings(reserved, home)
+            assert "has no seal" in found
+            path.unlink()
+            (found,) = validation_findings(reserved, home)
+            assert found.startswith(f"{path}: is missing; restore it")
         states.append(move_release(home, release, "withdrawn", "flow", "given up"))
     assert states == ["released_back", "released_back", "forfeited"]
     assert ledger.budget("adult", "row").refusals == 2

@@ -57,15 +57,29 @@ def end_at_answer(number: int, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Journal, "answer", ending)
 
 
+def lose_validation(place) -> None:
+    """Alter, then delete the findings on the data; verify names them, and nothing else."""
+    (path,) = place.home.folder.glob("releases/*/internal/validation.json")
+    content = path.read_text()
+    assert verify_records(place.home, None)[1] == []
+    path.write_text(content.replace("{", '{"refused": true,', 1))
+    (found,) = verify_records(place.home, None)[1]
+    assert found.startswith(f"{path} was altered; restore it, or run the command that began")
+    path.unlink()
+    (found,) = verify_records(place.home, None)[1]
+    assert found.startswith(f"{path}: is missing; restore it, or run the command that began")
+
+
 def test_an_unfinished_release_is_ended_by_the_command_that_the_ledger_names(
     place, words, monkeypatch, capsys
 ):
-    """By the next version too, if that plans the same."""
+    """By the next version too, if that plans the same; it writes lost findings anew."""
     begun_by = code_version()
     with monkeypatch.context() as patch:
         end_at_answer(20, patch)
         assert cli(words) == 1
     held = journal(place)
+    lose_validation(place)
     monkeypatch.setattr("cloister.tasks.home.process.__version__", "9.9.9")
     with monkeypatch.context() as patch:
         patch.setattr("cloister.models.kamino.plan._HISTOGRAMS", 0.2)
