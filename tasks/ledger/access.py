@@ -437,20 +437,21 @@ def with_all_places(
 ) -> Opening:
     """What opens an account, with all names of its places, for which databases are asked.
 
-    What it reads of a file is bound to what the account reads of it under another name.
+    What it reads of a file is bound to what the account reads of it under another name, or as one
+    table of several.
 
     A release whose charge is final is only resumed, and needs none.
 
     Raises:
         StorageError: a database cannot be reached, or has no such table.
     """
-    from cloister.schema.sources.reading import bound_places, stored_places
+    from cloister.schema.sources.reading import bound_reading, stored_places
 
     pending = books.pending(spend_id(request, context))
     if pending and pending.state is not State.RESERVED:
         return opening
     stored = stored_places(context.spec, request.data)
     account = all_places(books, opening.account, stored)
-    pinned = books.accounts.get(account.name, account).reading
-    account = replace(account, reading=bound_places(account.reading, pinned))
-    return replace(opening, account=account)
+    pinned = books.accounts.get(account.name, account)
+    reading = bound_reading(account.reading, account.places, pinned.reading, pinned.places)
+    return replace(opening, account=replace(account, reading=reading))

@@ -8,7 +8,7 @@ Messages name files, columns and row numbers, never a cell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -234,10 +234,16 @@ def _cell_read(spec: Spec, column: str, *, text: bool) -> str:
     return f"from {cell} as {', '.join([kind, *meant])}"
 
 
-def bound_places(reading: Mapping[str, str], pinned: Iterable[str]) -> dict[str, str]:
-    """A reading that also says of pinned places what it says of their files by other names.
+def bound_reading(
+    reading: Mapping[str, str],
+    places: Sequence[str],
+    pinned: Mapping[str, str],
+    pinned_places: Sequence[str],
+) -> dict[str, str]:
+    """A reading of some places that also says of pinned facts what it says by other names.
 
-    These are links, and patterns that fit a file; of files on this machine.
+    A place has other names by links, and by patterns that fit a file; a table that one spec reads
+    alone is one of several in another, which names the table in each fact.
     """
     known = [name.removeprefix(PLACE) for name in pinned if name.startswith(PLACE)]
     bound = {
@@ -246,7 +252,27 @@ def bound_places(reading: Mapping[str, str], pinned: Iterable[str]) -> dict[str,
         if name.startswith(PLACE)
         for location in stored_files.same_places([name.removeprefix(PLACE)], known)
     }
-    return bound | dict(reading)
+    alone = [location for location in pinned_places if location not in known]
+    prefixes = [(f"{table}: ", "") for table in _tables_at(reading, alone)]
+    prefixes += [("", f"{table}: ") for table in _tables_at(pinned, places)]
+    renamed = [
+        (prefix + name.removeprefix(former), fact)
+        for former, prefix in prefixes
+        for name, fact in reading.items()
+        if name.startswith(former) and prefix + name.removeprefix(former) in pinned
+    ]
+    contradictions_last = sorted(renamed, key=lambda fact: fact[1] != pinned[fact[0]])
+    return bound | dict(contradictions_last) | dict(reading)
+
+
+def _tables_at(reading: Mapping[str, str], places: Sequence[str]) -> Iterator[str]:
+    """The tables that a reading finds at some places."""
+    for name, fact in reading.items():
+        location = name.removeprefix(PLACE)
+        if location != name and (
+            location in places or stored_files.same_places([location], places)
+        ):
+            yield fact.removeprefix("as table '").removesuffix("'")
 
 
 def stored_places(spec: Spec, data: Path | None = None) -> tuple[str, ...]:

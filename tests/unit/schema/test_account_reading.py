@@ -7,7 +7,7 @@ import pytest
 from cloister.errors import DataError
 from cloister.privacy.ledger import Account
 from cloister.schema.sources.csv_files import names_of_columns
-from cloister.schema.sources.reading import bound_places, reading_of
+from cloister.schema.sources.reading import bound_reading, places_of, reading_of
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec
 
@@ -138,11 +138,11 @@ def test_a_table_keeps_its_name_by_whatever_name_its_file_is_read(reading, tmp_p
     account = Account("clinic", "table:patients", "add_remove", reading=usual)
     for path in ("link.csv", "vis*.csv"):
         renamed = ("visits: {source: {path: visits.csv", f"stays: {{source: {{path: {path}")
-        other = bound_places(reading(TABLES, renamed), account.reading)
+        other = bound_reading(reading(TABLES, renamed), (), account.reading, ())
         assert account.contradictions(other) == {
             f"place {tmp_path / 'visits.csv'}": ("as table 'visits'", "as table 'stays'")
         }
-    assert bound_places(usual, account.reading) == usual
+    assert bound_reading(usual, (), account.reading, ()) == usual
 
 
 @pytest.mark.parametrize("form", ["", ", format: csv", ", format: parquet"])
@@ -171,3 +171,65 @@ def test_names_are_not_declared_for_a_file_that_has_them(tmp_path):
         names_of_columns(path, spec.source)
     path.write_text("P0001,1.1.2026,2.1.2026,3\n")
     assert names_of_columns(path, spec.source) == list(spec.source.header or ())
+
+
+ROWS = """
+name: visits
+source: {path: visits.csv}
+privacy: {unit: row, relation: add_remove, rows: {public: 100},
+  budget: {epsilon: 2, delta: 0, per: ever}}
+attributes: {number: {type: text, pattern: "{1..999}"}, pay: {type: float, min: 0, max: 9}}
+release: {method: independent, epsilon: 1, delta: 0}
+"""
+
+
+def several_of_rows() -> str:
+    """The tables, of which any row is a unit."""
+    text = TABLES.replace("unit: {table: patients}", "unit: row")
+    text = text.replace("wards.csv}, rows: {public: 9}", "wards.csv}")
+    return text.replace("patients.csv}", "patients.csv}, rows: {public: 100}")
+
+
+@pytest.mark.parametrize("first_alone", [True, False])
+def test_a_table_alone_and_one_of_several_is_read_alike(tmp_path, monkeypatch, first_alone):
+    """Rows are the units of both, and each other delimiter would make other rows of one file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "visits.csv").write_text("number\n")
+    (tmp_path / "link.csv").hardlink_to(tmp_path / "visits.csv")
+
+    def account(alone: bool, *changes: tuple[str, str]) -> Account:
+        text = ROWS if alone else several_of_rows()
+        for old, new in changes:
+            text = text.replace(old, new)
+        spec = spec_of(text, tmp_path)
+        return Account("visits", "row", "add_remove", places_of(spec), reading=reading_of(spec))
+
+    def contradicted(pinned: Account, other: Account) -> dict[str, tuple[str, str]]:
+        facts = other.reading, other.places, pinned.reading, pinned.places
+        return pinned.contradictions(bound_reading(*facts))
+
+    pinned, source = account(first_alone), "source: {path: visits.csv"
+    for path in ("visits.csv", "link.csv", "vis*.csv"):
+        other = f"source: {{path: {path}"
+        assert contradicted(pinned, account(not first_alone, (source, other))) == {}
+        told = contradicted(pinned, account(not first_alone, (source, f"{other}, delimiter: ';'")))
+        assert list(told) == ["rows" if first_alone else "visits: rows"]
+        assert ["','" in fact for fact in told.popitem()[1]] == [True, False]
+    elsewhere = account(not first_alone, (source, "source: {path: x.csv, delimiter: ';'"))
+    assert contradicted(pinned, elsewhere) == {}
+
+
+def test_what_two_specs_pinned_is_read_by_both_again(reading, tmp_path):
+    """The account of a table alone goes on with several, of which another is read otherwise."""
+    alone = spec_of(ROWS, tmp_path)
+    first = Account("visits", "row", "add_remove", places_of(alone), reading=reading_of(alone))
+    semicolons = several_of_rows().replace("patients.csv}", "patients.csv, delimiter: ';'}")
+    spec = spec_of(semicolons, tmp_path)
+    facts = reading_of(spec), places_of(spec)
+    both = bound_reading(*facts, first.reading, first.places)
+    account = Account(
+        *("visits", "row", "add_remove"), (*first.places, *facts[1]), reading=first.reading | both
+    )
+    assert not account.contradictions(bound_reading(*facts, account.reading, account.places))
+    again = bound_reading(first.reading, first.places, account.reading, account.places)
+    assert not account.contradictions(again)
