@@ -111,8 +111,10 @@ def _is_of_single_bytes(name: str) -> bool:
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 
-_LITERAL = re.compile(r"://[^:/]*:[^@]+@|[?&][^=&]*passw[^=&]*=[^&]", re.IGNORECASE)
-"""A password where SQLAlchemy looks for one, once variables are left out."""
+_LITERAL = re.compile(
+    r"://[^:/]*:[^@]+@|[?&][^=&]*(passw|secret|token)[^=&]*=[^&]|pwd(=|%3D)[^;&]", re.IGNORECASE
+)
+"""A password where SQLAlchemy and drivers look for one, once variables are left out."""
 
 HIDE_IT = (
     "holds a password, which logs and records would show; write ${NAME} in its place and set that "

@@ -145,11 +145,22 @@ def identities(source: str | Path) -> tuple[str, ...]:
 def same_places(places: Sequence[str], known: Iterable[str]) -> list[str]:
     """The known places that hold a file of some others under another name, by device and inode.
 
-    So do a hard link and a folder that is mounted twice; a table of SQLite lies in its file. Files
-    that are not on this machine, or cannot be listed, are equal to none.
+    So do a hard link and a folder that is mounted twice; a table of SQLite lies in its file.
+    Objects in storage are compared as their store lists them. What cannot be listed is equal to
+    none.
     """
-    objects = {each for location in places for each in _objects(location)}
-    return [location for location in known if not objects.isdisjoint(_objects(location))]
+    may_be = [location for location in known if _may_share(location, places)]
+    objects = {each for location in places for each in _objects(location)} if may_be else set()
+    return [location for location in may_be if not objects.isdisjoint(_objects(location))]
+
+
+def _may_share(location: str, places: Sequence[str]) -> bool:
+    """Whether files of a location may be those of some places, so that they are looked at."""
+    head, *_ = location.split("*")
+    heads = [each.split("*")[0] for each in places]
+    return not is_plain(location) or any(
+        head.startswith(each) or each.startswith(head) for each in heads
+    )
 
 
 def as_sqlite_compares(name: str) -> str:
@@ -161,7 +172,9 @@ _IN_SQLITE = re.compile(r"sqlite:///(?P<file>.+) table (?:main\.)?(?P<table>.+)"
 
 
 def _objects(location: str) -> set[tuple[int, int, str]]:
-    """Device and inode of each file at a place, and the table that lies in it."""
+    """Device and inode of each file at a place, and the table that lies in it; objects by name."""
+    if is_plain(location):
+        return {(0, 0, name) for name in _objects_listed(location)}
     table = _IN_SQLITE.fullmatch(location)
     file = table["file"] if table else location
     name = as_sqlite_compares(table["table"]) if table else ""
@@ -174,14 +187,58 @@ def _objects(location: str) -> set[tuple[int, int, str]]:
     return objects
 
 
+def _objects_listed(location: str) -> set[str]:
+    """The objects that a store lists for a pattern; of one without ``*`` it is not asked."""
+    if "*" not in location:
+        return {location}
+    with suppress(OSError, StorageError):
+        return {*map(object_identity, files_of(location))}
+    return set()
+
+
 _SAME_STORES = {"gcs": "gs", "abfss": "abfs"}
 """Schemes by which Arrow knows a store beside those it is named by here."""
 
+_STORES = re.compile(
+    r"s3://[^@:]+|gc?s://(anonymous@)?[^@:]+|abfss?://[^@:]+@[^@:]+\.dfs\.core\.[^@:]+"
+    r"|hdfs://[^@:]+(:8020)?"
+)
+"""A bucket, container or name node as it is written here, where Arrow also takes keys, accounts and
+other ports beside it; 8020 is the usual port."""
+
+PLAIN_URL = (
+    "is no object as s3://BUCKET/KEY, gs://BUCKET/KEY, hdfs://HOST/PATH or "
+    "abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY, without keys, options and names that are "
+    "empty, '.' or '..'; write it so, and the rest in the environment, as AWS_ENDPOINT_URL"
+)
+"""What is said of another URL, which may hold a key and is not repeated."""
+
+
+def is_plain(url: str) -> bool:
+    """Whether a URL of an object is written in the one way by which it is told from others.
+
+    Servers and libraries read ``a/./b`` as ``a/b``, and leave out ports, users and options.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    _, *names = unquote(parts.path).removesuffix("/").split("/")
+    store = _STORES.fullmatch(unquote(f"{parts.scheme}://{parts.netloc}"))
+    return bool(store) and {"", ".", ".."}.isdisjoint(names) and {"?", "#"}.isdisjoint(url)
+
 
 def object_identity(url: str) -> str:
-    """An object or objects (``*``) as a URL that is the same however its letters are written."""
+    """An object or objects (``*``) as a URL that is the same however its letters are written.
+
+    Raises:
+        StorageError: it is not :func:`is_plain`.
+    """
+    if not is_plain(url):
+        raise StorageError(f"a place {PLAIN_URL}")
     parts = urlsplit(url)
-    named = unquote(f"{parts.netloc.removeprefix('anonymous@')}{parts.path}").rstrip("/")
+    store = unquote(parts.netloc).removeprefix("anonymous@").removesuffix(":8020").lower()
+    named = f"{store}{unquote(parts.path)}".rstrip("/")
     return f"{_SAME_STORES.get(parts.scheme, parts.scheme)}://{quote(named, safe='/*@:')}"
 
 

@@ -16,6 +16,7 @@ from cloister.figures import count_of
 from cloister.schema import attributes, codelists
 from cloister.schema.domain import column_of
 from cloister.schema.sources.files_and_urls import HIDE_IT, can_encode, holds_password
+from cloister.schema.sources.stored_files import PLAIN_URL, is_plain
 from cloister.schema.spec import Above, PersonUnit, Spec, TableUnit
 from cloister.schema.spec_files.foreign_keys import broken_relations
 from cloister.schema.spec_files.problems import NUMERIC, BrokenRules, closest, order_problem
@@ -315,19 +316,13 @@ def _listed(attribute: attributes.AnyAttribute, spec: Spec) -> set[str]:
     return {attribute.true, attribute.false} if isinstance(attribute, attributes.Boolean) else set()
 
 
-_STORE = (
-    "holds keys or settings of a store; write s3://bucket/key, and the rest in the environment, as "
-    "AWS_ENDPOINT_URL"
-)
-
-
 def _url_rules(url: str, object_url: str) -> BrokenRules:
     if holds_password(url):
         yield ("source", "url"), HIDE_IT
     if object_url.startswith("file:"):
         yield ("source", "path"), "is a URL of a file; write its path"
-    if "://" in object_url and (holds_password(object_url) or "?" in object_url):
-        yield ("source", "path"), _STORE
+    elif "://" in object_url and not is_plain(object_url):
+        yield ("source", "path"), PLAIN_URL
 
 
 def source_rules(spec: Spec) -> BrokenRules:

@@ -88,6 +88,31 @@ def test_folders_and_patterns_of_objects_are_one_table(tmp_path, bucket):
         assert reading.places_of(spec) == (f"s3://tables/visits/{pattern}",)
 
 
+def test_patterns_are_the_same_place_if_the_store_lists_an_object_for_both(bucket):
+    for key in ("x/visits.csv", "x/stays.csv"):
+        put(bucket, key, csv())
+    known = ["s3://tables/x/visits.csv", "s3://tables/x/*ts.csv", "s3://tables/x/s*ts.csv"]
+    known += ["s3://tables/y/*.csv", "s3://none/*.csv", "/x/visits.csv", "postgresql://tables/x"]
+    same = {
+        "s3://tables/x/vis*.csv": known[:2],
+        "s3://tables/%78/visits.csv/": known[:2],
+        "s3://tables/x/s*.csv": [],
+        "s3://tables/*.csv": [],
+        "s3://tables/none*": [],
+    }
+    for place, equal in same.items():
+        assert stored_files.same_places([stored_files.object_identity(place)], known) == equal
+
+
+def test_a_table_of_a_bucket_keeps_its_name_by_whatever_pattern_it_is_read(tmp_path, bucket):
+    put(bucket, "visits.csv", csv())
+    pinned = {"place s3://tables/visits.csv": "as table 'visits'"}
+    for pattern, bound in (("vis*.csv", pinned), ("stay*.csv", {})):
+        read = {f"place s3://tables/{pattern}": "as table 'stays'"}
+        fact = {name: "as table 'stays'" for name in bound}
+        assert reading.bound_reading(read, (), pinned, ()) == read | fact
+
+
 def test_a_replaced_object_ends_the_release(tmp_path, bucket):
     put(bucket, "x.parquet", parquet())
     spec = spec_of(tmp_path, "s3://tables/x.parquet")
@@ -179,10 +204,13 @@ def test_a_bucket_that_is_not_there_when_its_region_is_asked_for_is_told(tmp_pat
 
 
 def test_other_schemes_and_urls_with_keys_are_no_source(tmp_path):
-    for scheme in ("http", "nonsense"):
-        with pytest.raises(StorageError, match=rf"{scheme}:// names no object storage"):
-            reading.read_frame(spec_of(tmp_path, f"{scheme}://tables/x.csv"))
-    for place in ("ours:hush@tables/x.csv", "tables/x.csv?access_key=ours&secret_key=hush"):
+    for place in ("S3://tables/x.csv", "s3://tables/x y.csv"):
+        with pytest.raises(StorageError, match=r"s3:// names no object storage .* as in URLs"):
+            reading.read_frame(spec_of(tmp_path, place))
+    for place in (
+        *("http://tables/x.csv", "nonsense://tables/x.csv", "s3://ours:hush@tables/x.csv"),
+        "s3://tables/x.csv?access_key=ours&secret_key=hush",
+    ):
         with pytest.raises(SpecError, match="source.path") as caught:
-            spec_of(tmp_path, f"s3://{place}")
+            spec_of(tmp_path, place)
         assert "environment" in str(caught.value) and "hush" not in str(caught.value)

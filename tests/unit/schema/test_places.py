@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from declared_table import TWO, content, declared
 from postgres_schemas import schema
 
-from cloister.errors import StorageError
+from cloister.errors import SpecError, StorageError
 from cloister.privacy.ledger.accounts import Account
 from cloister.schema.sources.databases import connect, stored_identities, table_identities
 from cloister.schema.sources.reading import places_of
@@ -70,8 +70,51 @@ def test_a_table_of_another_schema_or_machine_is_another(tmp_path: Path):
 def test_an_object_is_the_same_however_its_letters_and_store_are_written():
     for url in ("s3://b/k%20%2B/%6b", "s3://b/k +/k", "s3://%62/k%20+/k/"):
         assert object_identity(url) == "s3://b/k%20%2B/k"
-    for url in ("gs://b/k*", "gcs://b/k*", "gs://anonymous@b/k*"):
+    for url in ("gs://b/k*", "gcs://b/k*", "gs://anonymous@b/k*", "gs://B/k*"):
         assert object_identity(url) == "gs://b/k*"
+    for scheme in ("abfs", "abfss"):
+        url = f"{scheme}://c@shop.dfs.core.windows.net/k/"
+        assert object_identity(url) == "abfs://c@shop.dfs.core.windows.net/k"
+    assert object_identity("hdfs://node:8020/k") == object_identity("hdfs://node/k/")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("s3://ours:hush@b/k", "s3://hush@b/k", "s3://b:80/k", "s3://b/k?secret_key=hush"),
+        *(
+            "s3://b/k#hush",
+            "s3://b/./k",
+            "s3://b/x/../k",
+            "s3://b/%2e/k",
+            "s3://b//k",
+            "s3://b/k//",
+        ),
+        *("abfs://shop@c/k", "abfs://shop:hush@c/k", "abfs://shop.blob.core.windows.net/c/k"),
+        *("hdfs://hush@node/k", "hdfs://node:9000/k", "file:///k", "mock://b/k", "s3://[b/k"),
+    ],
+)
+def test_an_object_is_named_in_one_way_and_without_keys(tmp_path: Path, url: str):
+    """Servers, Arrow and curl read several ways of writing as one: each would be a new account."""
+    with pytest.raises(StorageError, match=r"is no object as s3://BUCKET/KEY") as caught:
+        object_identity(url)
+    with pytest.raises(SpecError, match=r"source\.path") as refused:
+        declared(tmp_path, TWO, {"path": url})
+    assert "hush" not in str(caught.value) + str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("postgresql://reader:hush@db/shop", "postgresql://db/shop?user=a&password=hush"),
+        *("mssql+pyodbc:///?odbc_connect=UID%3Da%3BPWD%3Dhush", "mssql+pyodbc://dsn?pwd=hush"),
+        "snowflake://reader@shop/db?access_token=hush",
+    ],
+)
+def test_a_database_is_named_without_keys(tmp_path: Path, url: str):
+    with pytest.raises(SpecError, match="holds a password") as refused:
+        declared(tmp_path, TWO, {"path": None, "url": url, "table": "rows"})
+    assert "hush" not in str(refused.value)
 
 
 def test_a_spec_may_name_the_account_and_keeps_its_digest_without(tmp_path: Path):
@@ -123,7 +166,7 @@ def test_a_file_is_the_same_by_each_of_its_links(tmp_path: Path):
     known = [first, second, gone, "s3://b/1.csv", f"sqlite:///{shop} table main.ROWS"]
     assert same_places([f"{folder}/1.csv"], known) == [first]
     assert same_places([f"{folder}/*.csv"], known) == [first, second]
-    assert same_places([gone, "s3://b/1.csv", "postgresql://b/c table a"], known) == []
+    assert same_places([gone, "s3://b/2.csv", "postgresql://b/c table a"], known) == []
     assert same_places([f"sqlite:///{folder}/shop.db table rows"], known) == known[-1:]
     assert same_places([f"sqlite:///{folder}/shop.db table rows2"], known) == []
 
