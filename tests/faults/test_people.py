@@ -289,6 +289,26 @@ def test_a_second_officer_confirms_what_governs(ledger: Ledger) -> None:
     assert ledger.verify() == []
 
 
+def test_a_proposer_stays_one_when_their_identity_gets_another_owner(ledger: Ledger) -> None:
+    """Else one officer could propose and confirm a grant, by two identities."""
+    set_person(ledger, Person("Zoe", ("officer",), ("zoe", "ci")), "anna", "mandate")
+    reserved = ledger.reserve(ask(), "eve").release.id
+    rules(ledger, second_officer=True)
+    proposal = ledger.grant("adult", "row", 50, "1e-4", "year", "ci", "more data")
+    for name, roles, identities in (
+        ("Zoe", ("officer",), ("zoe",)),
+        ("Bob", ("officer",), ("ci", "eve")),
+    ):
+        for person in (Person("Eve", ("engineer",), ("eve2",)), Person(name, roles, identities)):
+            proposed = set_person(ledger, person, "anna", "a machine's")
+            confirm(ledger, proposed.seq, "ben", "seen")
+    with pytest.raises(NotPermitted, match="Zoe proposed this"):
+        confirm(ledger, proposal.seq, "zoe", "why")
+    confirm(ledger, proposal.seq, "ben", "seen")
+    assert ledger.advance(reserved, State.REFUNDED, "eve2", "why").state is State.REFUNDED
+    assert ledger.verify() == []
+
+
 def test_one_officer_does_not_loosen_the_rules_of_an_account(ledger: Ledger) -> None:
     set_rules(ledger, "adult", Rules(second_officer=True), "anna", "policy")
     loosened = set_rules(ledger, "adult", Rules(), "anna", "alone from now on")

@@ -221,10 +221,9 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Proposal:
+class Proposal(Act):
     """An entry that takes effect once another officer confirms it."""
 
-    seq: int
     kind: str
     body: Mapping[str, Any]
 
@@ -265,13 +264,15 @@ class House:
     def person_of(self, by: str) -> Person | None:
         """The person whose identity acts."""
         identity = identity_of(by)
-        return next(
-            (person for person in self.people.values() if identity in person.identities), None
-        )
+        return next((each for each in self.people.values() if identity in each.identities), None)
 
     def actor(self, act: Act) -> Person | None:
         """The person who did something: whose identity it was then, whoever has it now."""
         return self.people.get(act.person) or self.person_of(act.by)
+
+    def names(self, act: Act) -> tuple[str, str]:
+        """By whose identity something was done: whose it was then, and whose it is now."""
+        return act.person, self.name_of(act.by)
 
     def name_of(self, by: str) -> str:
         """The person who acts, by one name for all their identities."""
@@ -329,7 +330,8 @@ class House:
 
     def propose(self, entry: Entry) -> None:
         """Post what another officer has yet to confirm."""
-        self.proposals[entry.seq] = Proposal(entry.seq, entry.body["kind"], entry.body["body"])
+        proposed = entry.body["kind"], entry.body["body"]
+        self.proposals[entry.seq] = Proposal(*proposed, **self.act(entry))
 
 
 P = TypeVar("P", bound=Hashable)

@@ -248,8 +248,8 @@ def _ends_own_run(books: LedgerState, entry: Entry) -> bool:
     """Whether a reservation is ended by whoever made it, whatever their role is now."""
     if entry.kind not in _ENDED:
         return False
-    reserved = books.releases[entry.body["release"]].steps[0].by
-    return books.house.name_of(reserved) == books.house.name_of(entry.body["by"])
+    reserved = books.releases[entry.body["release"]].steps[0]
+    return books.house.name_of(entry.body["by"]) in books.house.names(reserved)
 
 
 def _require_second(house: House, entry: Entry) -> None:
@@ -263,9 +263,9 @@ def _require_second(house: House, entry: Entry) -> None:
     body = {key: value for key, value in entry.body.items() if key not in (CONFIRMED, "signed")}
     if proposal is None or (proposal.kind, dict(proposal.body)) != (entry.kind, body):
         raise _refusal(f"entry {confirmed['proposal']} proposes nothing that is to be confirmed")
-    first, second = house.name_of(body["by"]), house.name_of(confirmed["by"])
-    if first == second:
-        raise _refusal(f"{first} proposed this, and another officer confirms it")
+    second = house.name_of(confirmed["by"])
+    if second in house.names(proposal):
+        raise _refusal(f"{second} proposed this, and another officer confirms it")
     person = house.person_of(confirmed["by"])
     if house.people and not (person and "officer" in person.roles):
         raise _refusal(f"{second} is no officer, and an officer confirms it")
@@ -312,7 +312,7 @@ def _require_other_eyes(house: House, release: Release, by: str) -> None:
     if not house.rules_of(release.request.dataset).four_eyes:
         return
     ran, decider = [step for step in release.steps if step.state in _RUN], house.name_of(by)
-    if any(decider in (step.person, house.name_of(step.by)) for step in ran):
+    if any(decider in house.names(step) for step in ran):
         raise _refusal(f"{decider} ran release {release.id}, and the rules ask for somebody else")
 
 
@@ -336,7 +336,7 @@ def _require_own_key(house: House, release: Release, entry: Entry) -> None:
 
 
 def _require_new_voice(house: House, release: Release, by: str) -> None:
-    if any(house.name_of(by) in (each.person, house.name_of(each.by)) for each in release.consents):
+    if any(house.name_of(by) in house.names(each) for each in release.consents):
         raise _refusal(f"{house.name_of(by)} approved it before, and others have yet to")
 
 
