@@ -313,8 +313,7 @@ def existing_ledger(home: Home, timeout: float = _PATIENCE) -> Ledger | None:
     if not home.may_hold_ledger:
         return None
     if home.read_only:
-        ledger = Ledger.open(home.ledger, timeout=timeout)
-        return replace(ledger, checkpoints=_checkpoints(home))
+        return replace(Ledger.open(home.ledger, timeout=timeout), checkpoints=_checkpoints(home))
     return open_ledger(home, timeout)
 
 
@@ -437,21 +436,25 @@ def with_all_places(
 ) -> Opening:
     """What opens an account, with all names of its places, for which databases are asked.
 
-    What it reads of a file is bound to what the account reads of it under another name, or as one
-    table of several.
-
     A release whose charge is final is only resumed, and needs none.
 
     Raises:
         StorageError: a database cannot be reached, or has no such table.
     """
-    from cloister.schema.sources.reading import bound_reading, stored_places
+    from cloister.schema.sources.reading import stored_places
 
     pending = books.pending(spend_id(request, context))
     if pending and pending.state is not State.RESERVED:
         return opening
     stored = stored_places(context.spec, request.data)
     account = all_places(books, opening.account, stored)
+    return replace(opening, account=bound_account(books, account))
+
+
+def bound_account(books: LedgerState, account: Account) -> Account:
+    """An account that also says what it reads by the names that the ledger's account has for it."""
+    from cloister.schema.sources.reading import bound_reading
+
     pinned = books.accounts.get(account.name, account)
     reading = bound_reading(account.reading, account.places, pinned.reading, pinned.places)
-    return replace(opening, account=replace(account, reading=reading))
+    return replace(account, reading=reading)

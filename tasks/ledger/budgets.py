@@ -35,6 +35,7 @@ from cloister.tasks.home.home import Home
 from cloister.tasks.ledger.access import (
     account_of,
     all_places,
+    bound_account,
     existing_ledger,
     open_ledger,
     opening_of,
@@ -367,7 +368,9 @@ def reread_account(home: Home, spec: Path, by: str, reason: str) -> Account:
     """
     from cloister.schema.spec_files.loading import load_spec
 
-    return open_ledger(home).reread_account(account_of(load_spec(spec), None, home), by, reason)
+    ledger = open_ledger(home)
+    account = bound_account(ledger.books(), account_of(load_spec(spec), None, home))
+    return ledger.reread_account(account, by, reason)
 
 
 def _source_identities(text: str) -> tuple[str, ...]:

@@ -123,8 +123,7 @@ def _fingerprints(ledger: Ledger, key: bytes) -> tuple[dict[str, dict[str, int]]
     """
     opened, unknown = defaultdict[str, dict[str, int]](dict), set[str]()
     for account, entry, sealed in _sealed(ledger.releases()):
-        fingerprint = _opened(sealed, key)
-        if fingerprint:
+        if fingerprint := _opened(sealed, key):
             opened[account][fingerprint] = entry
         else:
             unknown.add(account)

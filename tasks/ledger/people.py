@@ -96,8 +96,7 @@ def issue_token(
     token = new_token(name, (datetime.now(UTC) + timedelta(days=days)).date())
 
     def change(person: Person) -> Person:
-        identities = (*_known(person).identities, token_identity(token))
-        return replace(person, identities=identities)
+        return replace(person, identities=(*_known(person).identities, token_identity(token)))
 
     return token, change_person(open_ledger(home), name, change, by, reason)
 

@@ -80,9 +80,8 @@ class Ledger:
         amounts, periods or names that cannot be used.
         """
         budget = BudgetGrant.of(dataset, unit, epsilon, delta, period)
-        signature = records.signed(by, reason)
         with self.writing() as transaction:
-            proposal = transaction.grant(budget, signature)
+            proposal = transaction.grant(budget, records.signed(by, reason))
             books, now = transaction.books, transaction.time
             return proposal or Budgets(books, dataset, unit, now, self.compose).tightest()
 
@@ -92,18 +91,16 @@ class Ledger:
         Errors: ``InputError`` if the account is of another unit or relation, or a place is
         registered to another.
         """
-        signature = records.signed(by, reason)
         with self.writing() as transaction:
-            return transaction.open(account, signature)
+            return transaction.open(account, records.signed(by, reason))
 
     def reread_account(self, account: Account, by: str, reason: str) -> Account:
         """Move an account to another reading of its sources; ``reason`` says what it ends.
 
         Errors: ``InputError`` as of :meth:`open_account`, or if it is read so already.
         """
-        signature = records.signed(by, reason)
         with self.writing() as transaction:
-            return transaction.reread(account, signature)
+            return transaction.reread(account, records.signed(by, reason))
 
     def reserve(
         self,

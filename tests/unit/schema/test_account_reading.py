@@ -4,12 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from cloister.errors import DataError
+from cloister.errors import DataError, InputError
 from cloister.privacy.ledger import Account
 from cloister.schema.sources.csv_files import names_of_columns
 from cloister.schema.sources.reading import bound_reading, places_of, reading_of
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec
+from cloister.tasks.home.home import Home
+from cloister.tasks.ledger.access import account_of, bound_account, open_ledger
+from cloister.tasks.ledger.budgets import reread_account
 
 STAYS = """
 name: stays
@@ -233,3 +236,18 @@ def test_what_two_specs_pinned_is_read_by_both_again(reading, tmp_path):
     assert not account.contradictions(bound_reading(*facts, account.reading, account.places))
     again = bound_reading(first.reading, first.places, account.reading, account.places)
     assert not account.contradictions(again)
+
+
+def test_a_table_alone_is_read_otherwise_by_several_once_an_officer_moves_its_account(tmp_path):
+    home = Home.current({"CLOISTER_HOME": str(tmp_path / "home")})
+    ledger = open_ledger(home)
+    ledger.open_account(account_of(spec_of(ROWS, tmp_path), None, home), "officer", "why")
+    other = several_of_rows().replace("name: clinic", "name: clinic\naccount: visits")
+    other = other.replace("visits.csv}", "visits.csv, delimiter: ';'}")
+    account = bound_account(ledger.books(), account_of(spec_of(other, tmp_path), None, home))
+    with pytest.raises(InputError, match=r"rows from utf-8 separated by ',', .* by ';', .*reread"):
+        ledger.open_account(account, "flow", "why")
+    reread_account(home, tmp_path / "spec.yaml", "officer", "semicolons from here on")
+    ledger.open_account(bound_account(ledger.books(), account), "flow", "why")
+    assert len(ledger.books().accounts["visits"].moves) == 1
+    assert ledger.verify() == []
