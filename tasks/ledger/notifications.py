@@ -203,8 +203,8 @@ def send_due(home: Home, *, dead: bool = False) -> list[str]:
     with ExitStack() as alone:
         try:
             alone.enter_context(_alone(home, "another process sends"))
-        except InputError:
-            return []
+        except InputError as error:
+            return [str(error)] if isinstance(error, StorageError) else []
         try:
             return list(_send_all(home, dead))
         except (CloisterError, OSError) as error:

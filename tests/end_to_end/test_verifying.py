@@ -304,6 +304,7 @@ def test_what_the_registry_did_not_take_is_mirrored_by_the_next_move(
     away.rename(store)
     assert run(["review", "countersign", released.id]) == 0
     assert ModelRegistry.of(home).find(released.id).tags["release.state"] == "rejected"
+    assert findings(home) == []
 
 
 def test_what_was_not_recorded_is_neither_approved_nor_reported(home, released, capsys):

@@ -29,6 +29,11 @@ from cloister.tasks.ledger.notifications import (
 )
 
 
+def late_imports():
+    global notify
+    from cloister.flows.serving import notify
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.setenv("CLOISTER_HOME", str(tmp_path / "home"))
@@ -294,6 +299,22 @@ def test_what_fails_inside_fails_nobody_who_sends(home, ledger, url):
     path.write_text("{}")
     (problem,) = send_due(home)
     assert str(path) in problem and "cloister notify add" in problem
+
+
+def test_a_home_that_cannot_be_written_is_told_of_and_tried_again(
+    home, ledger, url, receiver, capsys
+):
+    """So that the thread of `serve` outlives a disk that is full, or read-only for a while."""
+    candidate(ledger)
+    lock = home.folder / "notify" / "lock"
+    lock.unlink()
+    lock.mkdir()
+    notify(home)
+    assert f"{lock} cannot be opened" in capsys.readouterr().err.replace("\n", "")
+    assert receiver.received == []
+    lock.rmdir()
+    notify(home)
+    assert [each.content["type"] for each in receiver.received] == ["release.candidate"]
 
 
 @pytest.mark.parametrize("kind", ["http", "smtp"])
