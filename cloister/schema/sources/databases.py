@@ -92,12 +92,18 @@ def table_identities(url: str, table: str) -> tuple[str, ...]:
     compares them. No database is asked.
 
     Raises:
-        StorageError: a variable that the URL names is not set, or it names a SQLite file by a URI.
+        StorageError: a variable that the URL names is not set, it names a SQLite file by a URI, or
+            a database of another kind.
     """
     resolved = _resolved(url, made=True)
     schema, name = table_place(table)
-    schema = schema or _USUAL_SCHEMAS.get(resolved.get_backend_name())
-    whole = f"{schema}.{name}" if schema else name
+    usual = _USUAL_SCHEMAS.get(resolved.get_backend_name())
+    if usual is None:
+        raise StorageError(
+            "source.url names a database whose tables cannot be told from others by their names; "
+            "read it from SQLite or PostgreSQL, or from files"
+        )
+    whole = f"{schema or usual}.{name}"
     named = [f"{_server(resolved)} table {table}", f"{_server(_near(resolved))} table {whole}"]
     if resolved.get_backend_name() == "sqlite":
         named.append(f"{_server(resolved)} table {stored_files.as_sqlite_compares(whole)}")
@@ -152,9 +158,11 @@ _IDENTIFIER = "SELECT system_identifier FROM pg_control_system()"
 
 
 def _near(url: sa.URL) -> sa.URL:
-    """A URL with one name for this machine, if its server listens here."""
-    here = url.get_backend_name() in _PORTS and (not url.host or is_loopback(url.host))
-    return url.set(host="localhost") if here else url
+    """A URL with one name for its server's machine, and for this one if its server listens here."""
+    if url.get_backend_name() not in _PORTS:
+        return url
+    host = (url.host or "localhost").lower()
+    return url.set(host="localhost" if is_loopback(host) else host)
 
 
 def _server(url: sa.URL) -> str:

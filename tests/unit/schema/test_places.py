@@ -46,9 +46,17 @@ def test_a_table_is_the_same_for_each_user_driver_and_name(monkeypatch: pytest.M
         ("localhost/shop", "public.visits"),
         ("reader@127.0.0.1:5432/shop", "visits"),
         ("[::1]/shop", "public.visits"),
+        ("LOCALHOST/shop", "visits"),
     ):
         here = "postgresql://localhost:5432/shop table public.visits"
         assert table_identities(f"postgresql://{place}", table)[-1] == here
+
+
+@pytest.mark.parametrize("url", ["mysql://db/shop", "mssql+pyodbc://dsn", "duckdb:///shop.db"])
+def test_a_table_of_a_database_that_reads_names_otherwise_is_no_source(url: str):
+    """`Rows` and `rows`, or a port left out, would be two accounts of one table there."""
+    with pytest.raises(StorageError, match="SQLite or PostgreSQL, or from files"):
+        table_identities(url, "rows")
 
 
 def test_a_table_of_another_schema_or_machine_is_another(tmp_path: Path):
@@ -63,6 +71,8 @@ def test_a_table_of_another_schema_or_machine_is_another(tmp_path: Path):
             (f"sqlite:///{tmp_path}/shop.db", "visits2"),
         )
     ]
+    near, other = (table_identities(f"postgresql://{host}/shop", "a") for host in ("DB", "db"))
+    assert near[-1] == other[-1]
     assert len({place for each in places for place in each}) == sum(map(len, places))
     assert places[-1][-1].endswith("shop.db table main.visits2")
 
