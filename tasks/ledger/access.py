@@ -441,13 +441,14 @@ def with_all_places(
     Raises:
         StorageError: a database cannot be reached, or has no such table.
     """
-    from cloister.schema.sources.reading import stored_places
+    from cloister.schema.sources.reading import stored_facts, stored_places
 
     pending = books.pending(spend_id(request, context))
     if pending and pending.state is not State.RESERVED:
         return opening
     stored = stored_places(context.spec, request.data)
-    account = all_places(books, opening.account, stored)
+    account = all_places(books, opening.account, [*stored])
+    account = replace(account, reading={**account.reading, **stored_facts(stored)})
     return replace(opening, account=bound_account(books, account))
 
 
@@ -456,5 +457,4 @@ def bound_account(books: LedgerState, account: Account) -> Account:
     from cloister.schema.sources.reading import bound_reading
 
     pinned = books.accounts.get(account.name, account)
-    reading = bound_reading(account.reading, account.places, pinned.reading, pinned.places)
-    return replace(account, reading=reading)
+    return replace(account, reading=bound_reading(account, pinned))

@@ -9,8 +9,8 @@ Messages name files, columns and row numbers, never a cell.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
+from typing import Protocol
 
 import pandas as pd
 
@@ -234,17 +234,25 @@ def _cell_read(spec: Spec, column: str, *, text: bool) -> str:
     return f"from {cell} as {', '.join([kind, *meant])}"
 
 
-def bound_reading(
-    reading: Mapping[str, str],
-    places: Sequence[str],
-    pinned: Mapping[str, str],
-    pinned_places: Sequence[str],
-) -> dict[str, str]:
-    """A reading of some places that also says of pinned facts what it says by other names.
+class Read(Protocol):
+    """What is read: its places, and the facts of how."""
+
+    @property
+    def places(self) -> Sequence[str]:
+        """Files, objects and tables, as accounts name them."""
+
+    @property
+    def reading(self) -> Mapping[str, str]:
+        """Facts in words, by name."""
+
+
+def bound_reading(now: Read, before: Read) -> dict[str, str]:
+    """How something is read now, which also says of facts of before what it says by other names.
 
     A place has other names by links, and by patterns that fit a file; a table that one spec reads
     alone is one of several in another, which names the table in each fact.
     """
+    reading, pinned = now.reading, before.reading
     known = [name.removeprefix(PLACE) for name in pinned if name.startswith(PLACE)]
     bound = {
         PLACE + location: fact
@@ -252,9 +260,9 @@ def bound_reading(
         if name.startswith(PLACE)
         for location in stored_files.same_places([name.removeprefix(PLACE)], known)
     }
-    alone = [location for location in pinned_places if location not in known]
+    alone = [location for location in before.places if location not in known]
     prefixes = [(f"{table}: ", "") for table in _tables_at(reading, alone)]
-    prefixes += [("", f"{table}: ") for table in _tables_at(pinned, places)]
+    prefixes += [("", f"{table}: ") for table in _tables_at(pinned, now.places)]
     renamed = [
         (prefix + name.removeprefix(former), fact)
         for former, prefix in prefixes
@@ -275,17 +283,25 @@ def _tables_at(reading: Mapping[str, str], places: Sequence[str]) -> Iterator[st
             yield fact.removeprefix("as table '").removesuffix("'")
 
 
-def stored_places(spec: Spec, data: Path | None = None) -> tuple[str, ...]:
+def stored_places(spec: Spec, data: Path | None = None) -> dict[str, str]:
     """Where the data of a spec lies, as the databases say that are asked for it.
+
+    With the fact of which of several tables a place is read as; empty for one alone.
 
     Raises:
         StorageError: a database cannot be reached, or has no such table.
     """
-    tables = [part.source for part in spec.parts.values() if not parts.source_path(part, data)]
-    identities = (
-        databases.stored_identities(source.url or "", source.table or "") for source in tables
-    )
-    return tuple(chain.from_iterable(identities))
+    return {
+        location: spec.naming(name, "as table '{}'")
+        for name, part in spec.parts.items()
+        if not parts.source_path(part, data)
+        for location in databases.stored_identities(part.source.url or "", part.source.table or "")
+    }
+
+
+def stored_facts(stored: Mapping[str, str]) -> dict[str, str]:
+    """What a reading says of stored places."""
+    return {PLACE + location: fact for location, fact in stored.items() if fact}
 
 
 def places_of(spec: Spec, data: Path | None = None) -> tuple[str, ...]:

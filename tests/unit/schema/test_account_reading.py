@@ -1,18 +1,30 @@
 """What of a source an account is bound to: rows, and the cells of units and blocks alone."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
+from postgres_schemas import schema
 
 from cloister.errors import DataError, InputError
 from cloister.privacy.ledger import Account
 from cloister.schema.sources.csv_files import names_of_columns
+from cloister.schema.sources.databases import connect
 from cloister.schema.sources.reading import bound_reading, places_of, reading_of
 from cloister.schema.spec import Spec
 from cloister.schema.spec_files.loading import load_spec
 from cloister.tasks.home.home import Home
-from cloister.tasks.ledger.access import account_of, bound_account, open_ledger
+from cloister.tasks.ledger.access import (
+    account_of,
+    bound_account,
+    open_ledger,
+    opening_of,
+    with_all_places,
+)
 from cloister.tasks.ledger.budgets import reread_account
+from cloister.tasks.requests.release_request import ReleaseRequest
+from cloister.tasks.requests.resolved import public_context_of, resolve
 
 STAYS = """
 name: stays
@@ -141,11 +153,11 @@ def test_a_table_keeps_its_name_by_whatever_name_its_file_is_read(reading, tmp_p
     account = Account("clinic", "table:patients", "add_remove", reading=usual)
     for path in ("link.csv", "vis*.csv"):
         renamed = ("visits: {source: {path: visits.csv", f"stays: {{source: {{path: {path}")
-        other = bound_reading(reading(TABLES, renamed), (), account.reading, ())
+        other = bound_reading(replace(account, reading=reading(TABLES, renamed)), account)
         assert account.contradictions(other) == {
             f"place {tmp_path / 'visits.csv'}": ("as table 'visits'", "as table 'stays'")
         }
-    assert bound_reading(usual, (), account.reading, ()) == usual
+    assert bound_reading(account, account) == usual
 
 
 @pytest.mark.parametrize("form", ["", ", format: csv", ", format: parquet"])
@@ -208,8 +220,7 @@ def test_a_table_alone_and_one_of_several_is_read_alike(tmp_path, monkeypatch, f
         return Account("visits", "row", "add_remove", places_of(spec), reading=reading_of(spec))
 
     def contradicted(pinned: Account, other: Account) -> dict[str, tuple[str, str]]:
-        facts = other.reading, other.places, pinned.reading, pinned.places
-        return pinned.contradictions(bound_reading(*facts))
+        return pinned.contradictions(bound_reading(other, pinned))
 
     pinned, source = account(first_alone), "source: {path: visits.csv"
     for path in ("visits.csv", "link.csv", "vis*.csv"):
@@ -222,20 +233,18 @@ def test_a_table_alone_and_one_of_several_is_read_alike(tmp_path, monkeypatch, f
     assert contradicted(pinned, elsewhere) == {}
 
 
-def test_what_two_specs_pinned_is_read_by_both_again(reading, tmp_path):
+def test_what_two_specs_pinned_is_read_by_both_again(tmp_path, monkeypatch):
     """The account of a table alone goes on with several, of which another is read otherwise."""
+    monkeypatch.chdir(tmp_path)
     alone = spec_of(ROWS, tmp_path)
     first = Account("visits", "row", "add_remove", places_of(alone), reading=reading_of(alone))
     semicolons = several_of_rows().replace("patients.csv}", "patients.csv, delimiter: ';'}")
     spec = spec_of(semicolons, tmp_path)
-    facts = reading_of(spec), places_of(spec)
-    both = bound_reading(*facts, first.reading, first.places)
-    account = Account(
-        *("visits", "row", "add_remove"), (*first.places, *facts[1]), reading=first.reading | both
-    )
-    assert not account.contradictions(bound_reading(*facts, account.reading, account.places))
-    again = bound_reading(first.reading, first.places, account.reading, account.places)
-    assert not account.contradictions(again)
+    several = replace(first, places=places_of(spec), reading=reading_of(spec))
+    reading = {**first.reading, **bound_reading(several, first)}
+    account = replace(first, places=(*first.places, *several.places), reading=reading)
+    for again in (several, first):
+        assert not account.contradictions(bound_reading(again, account))
 
 
 def test_a_table_alone_is_read_otherwise_by_several_once_an_officer_moves_its_account(tmp_path):
@@ -250,4 +259,36 @@ def test_a_table_alone_is_read_otherwise_by_several_once_an_officer_moves_its_ac
     reread_account(home, tmp_path / "spec.yaml", "officer", "semicolons from here on")
     ledger.open_account(bound_account(ledger.books(), account), "flow", "why")
     assert len(ledger.books().accounts["visits"].moves) == 1
+    assert ledger.verify() == []
+
+
+def test_a_table_of_postgresql_keeps_its_name_by_whatever_name_it_is_read(tmp_path):
+    """By its schema too, which the server is asked for: else visits would count as patients."""
+    home = Home.current({"CLOISTER_HOME": str(tmp_path / "home")})
+    ledger = open_ledger(home)
+    with schema() as url:
+        (_, _, schema_name) = sa.make_url(url).query["options"].partition("=")
+        with connect(url, "made") as server:
+            for name in ("wards", "patients", "visits"):
+                server.exec_driver_sql(f"CREATE TABLE {name} (id int)")
+            server.commit()
+
+        def account(tables: dict[str, str]) -> Account:
+            text = TABLES
+            for name, stored in tables.items():
+                source = f"{{url: '{url}', table: {stored}}}"
+                text = text.replace(f"{{path: {name}.csv}}", source)
+            (tmp_path / "spec.yaml").write_text(text, encoding="utf-8")
+            request = resolve(ReleaseRequest(spec=tmp_path / "spec.yaml"))
+            context = public_context_of(request)
+            opening = opening_of(request, context, home)
+            return with_all_places(opening, ledger.books(), request, context).account
+
+        usual = {name: name for name in ("wards", "patients", "visits")}
+        whole = {name: f"{schema_name}.{name}" for name in usual}
+        for tables in (usual, whole):
+            ledger.open_account(account(tables), "officer", "why")
+            exchanged = tables | {"patients": whole["visits"], "visits": whole["patients"]}
+            with pytest.raises(InputError, match="as table 'patients', and here .*'visits'"):
+                ledger.open_account(account(exchanged), "flow", "why")
     assert ledger.verify() == []

@@ -1,6 +1,7 @@
 """Tables in object storage: files, folders and patterns of objects, read in parts and pinned."""
 
 import re
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from declared_table import TWO, declared
 from object_storage import bucket_of_tables
 
 from cloister.errors import DataError, SpecError, StorageError
+from cloister.privacy.ledger import Account
 from cloister.schema.sources import reading, stored_files
 from cloister.schema.sources.parts import read_part, source_parts
 
@@ -107,10 +109,11 @@ def test_patterns_are_the_same_place_if_the_store_lists_an_object_for_both(bucke
 def test_a_table_of_a_bucket_keeps_its_name_by_whatever_pattern_it_is_read(tmp_path, bucket):
     put(bucket, "visits.csv", csv())
     pinned = {"place s3://tables/visits.csv": "as table 'visits'"}
+    account = Account("clinic", "table:visits", "add_remove", reading=pinned)
     for pattern, bound in (("vis*.csv", pinned), ("stay*.csv", {})):
         read = {f"place s3://tables/{pattern}": "as table 'stays'"}
         fact = {name: "as table 'stays'" for name in bound}
-        assert reading.bound_reading(read, (), pinned, ()) == read | fact
+        assert reading.bound_reading(replace(account, reading=read), account) == read | fact
 
 
 def test_a_replaced_object_ends_the_release(tmp_path, bucket):
