@@ -102,6 +102,10 @@ _LEFT_OUT = (
     "as rows are for which the pattern of a key has no more numbers"
 )
 
+_AS_COUNTED = (
+    "a row that was drawn with a number of rows that no row has by its histogram gets the nearest"
+)
+
 _NUMBERED = "rows are numbered afresh, and references name the row that they were drawn with"
 
 
@@ -159,7 +163,7 @@ class FamilyModel:
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
-        return (*self._sentences(), _LEFT_OUT, _NUMBERED)
+        return (*self._sentences(), _AS_COUNTED, _LEFT_OUT, _NUMBERED)
 
     def _sentences(self) -> Iterator[str]:
         schema = self.task.schema
@@ -222,6 +226,16 @@ def _over(counted: CountedRows, times: int) -> CountedRows:
     """What was counted, where each row was there so many times."""
     released = counted.released and counted.released.over(times)
     return replace(counted, released=released)
+
+
+def _as_counted(units: Table, number: str, model: RowModel) -> Table:
+    """Units whose numbers of rows are of some unit by the released histogram, or the nearest."""
+    bins, codes = model.histograms[number], np.arange(units.domain[number].size)
+    counted = codes[bins.shares[bins.cell_index(codes)] > 0]
+    if not len(counted):
+        return units
+    nearest = counted[np.abs(codes[:, None] - counted).argmin(1)]
+    return Table(units.domain, {**units.stored, number: nearest[units.codes[number]]})
 
 
 class _Drawing:
@@ -310,7 +324,8 @@ class _Drawing:
         """The rows that refer to rows of a family, with joined attributes."""
         family, model = self._model.families[key.parent], self._model.fitted[key.parent]
         child = family.children[key.table]
-        people = People.of(child.tasks, self._units[key.parent])
+        units = _as_counted(self._units[key.parent], child.tasks.counted, model)
+        people = People.of(child.tasks, units)
         most = [child.most]
         for link in other_keys(self._model.task, key.table):
             parents = self._tables[link.parent].rows

@@ -52,7 +52,7 @@ def counted(units, tasks, names, deviation, seed):
     released = ReleasedCounts(units.rows, histograms, bins, tables)
     model = SimpleNamespace(histograms=bins)
     first = frozenset(tasks.of_rows)
-    return CountedRows(model, tasks.units, released, True, tasks.counted, first, names)
+    return CountedRows(model, tasks.units, released, tasks.counted, first, names)
 
 
 def persons(seed, deviation=4.0):
