@@ -248,7 +248,8 @@ def _drawn_by_means(
 ) -> Floats:
     """A number (n,) for each parent, from the distribution tilted to the mean of its kind.
 
-    Kinds of about equal means share a tilt, and numbers are the middles of groups of degrees.
+    Kinds of about equal means share a tilt. Groups of degrees have the mean of their middles, and
+    numbers are even inside them.
     """
     parents = np.bincount(kinds, minlength=len(counts))
     order = np.argsort(counts / parents, kind="stable")
@@ -257,12 +258,15 @@ def _drawn_by_means(
     alike[order] = (ends - 1) * _MEANS // ends[-1]
     _, alike = np.unique(alike, return_inverse=True)
     starts = _starts(len(degrees) - 1)
-    middles = (starts + np.append(starts[1:], len(degrees)) - 1) / 2
+    widths = np.diff(starts, append=len(degrees))
+    middles = starts + (widths - 1) / 2
     shares = np.add.reduceat(degrees, starts)
     numbers, sums = (np.bincount(alike, each).astype(np.float64) for each in (parents, counts))
     tilts = Tilts.of(numbers, sums, shares, int(counts.sum()), middles)
     table = numbers[:, None] * tilts.shares(sums / numbers)
-    return middles[draw_by_group(alike[kinds], table, rng)]
+    groups = draw_by_group(alike[kinds], table, rng)
+    inside = np.floor(rng.random(len(groups)) * widths[groups])
+    return np.asarray(starts[groups] + inside, dtype=np.float64)
 
 
 def _exchanged(

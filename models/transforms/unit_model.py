@@ -343,8 +343,8 @@ class _RowsOfUnits:
         rows = Table.completed(self._sampler.domain, codes, len(some))
         self._choose(some, (rows, present), 1)
         two = np.flatnonzero((self._drawn == 1) & (self._sizes > 1))
-        second = {name: self._of(two, column) for name, column in self._tasks.second.items()}
-        codes = second | {name: self._of(two, name) for name in self._tasks.shared}
+        codes = dict(self._tasks.second_rows(self._units.take(two)))
+        codes |= {name: self._of(two, name) for name in self._tasks.shared}
         self._choose(two, self._draws.completed(codes, self._rng), 1)
 
     def _of(self, units: Integers, name: str) -> Integers:

@@ -9,6 +9,9 @@ Where rows have an order, the two are neighbours in it: by lot the first two of 
 later ones, which an attribute says. The order is then a rule on one row as well, so that a model
 counts how far apart the two are.
 
+Of dates and timestamps without an order the second row has how far they are from the first: two of
+a person may be days apart in years, which no joint table of parts of both tells.
+
 What rules between rows of different persons fix, such as the city of a zip code, the second row
 does not have: two maps could differ. It is drawn as that of a first row.
 """
@@ -35,7 +38,7 @@ from cloister.models.transforms.differences import differences_of, unused_name
 from cloister.models.transforms.orders import ordered
 from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.schema.attributes import Boolean, Integer
-from cloister.schema.columns import Column, Serial
+from cloister.schema.columns import Column, Grid, Serial
 from cloister.schema.domain import Domain, Table, column_of, order_of_rows
 from cloister.schema.relations import Database, Schema
 
@@ -135,7 +138,18 @@ class UnitTasks:
 
     def second_rows(self, units: Table) -> Mapping[str, Integers]:
         """The second row of each person, by attribute; the code past the last where it has none."""
-        return {name: units.codes[column] for name, column in self.second.items()}
+        rows = {name: units.codes[column] for name, column in self.second.items()}
+        for name in rows.keys() & self.distant:
+            steps, first = self.whole.domain[name].values, units.codes[name].astype(np.int64)
+            codes = first + rows[name] - (steps - 1)
+            there = (rows[name] < 2 * steps - 1) & (codes >= 0) & (codes < steps)
+            rows[name] = np.where(there, codes, steps)
+        return rows
+
+    @cached_property
+    def distant(self) -> frozenset[str]:
+        """The attributes of which second rows have how far they are from the first."""
+        return frozenset() if self.order else _distant(self.whole)
 
     def present(
         self, codes: Mapping[str, Integers], names: Iterable[str]
@@ -247,7 +261,11 @@ def unit_columns(whole: Task, counted: str, least: int = 1) -> UnitColumns:
     rules = _Rules.of(whole, persons)
     of_rows = [name for name in domain.modelled if name not in persons.attributes]
     paired = [name for name in of_rows if name not in rules.fixed and most > 1]
-    second = {name: unused_name(f"{name} of another row", domain) for name in paired}
+    distant = frozenset() if persons.order else _distant(whole)
+    second = {
+        name: unused_name(f"{name} of another row{' less it' * (name in distant)}", domain)
+        for name in paired
+    }
     start = unused_name(f"start of {counted}", domain) if persons.order and most > 2 else None
     counted = unused_name(counted, domain)
     number = Integer(type="integer", min=least, max=most, special=[most])
@@ -255,7 +273,10 @@ def unit_columns(whole: Task, counted: str, least: int = 1) -> UnitColumns:
         *(domain[name] if least else may_lack(domain[name], name) for name in of_rows),
         column_of(counted, number, Path()),
         *([column_of(start, Boolean(type="boolean"), Path())] if start else []),
-        *(may_lack(domain[name], column) for name, column in second.items()),
+        *(
+            _distances(domain[name], column) if name in distant else may_lack(domain[name], column)
+            for name, column in second.items()
+        ),
     )
     constraints = (
         *rules.of_first(counted, least),
@@ -330,6 +351,10 @@ def two_rows(
         for name, column in columns.items():
             codes[column] = np.full(units, tasks.whole.domain[name].values)
             codes[column][there] = rows.codes[name][row]
+    for name in tasks.second.keys() & tasks.distant:
+        column, steps = tasks.second[name], tasks.whole.domain[name].values
+        apart = codes[column] - codes[name] + steps - 1
+        codes[column] = np.where(codes[column] == steps, 2 * steps - 1, apart)
     return codes
 
 
@@ -351,6 +376,26 @@ def persons_of(task: Task) -> Persons:
     if task.persons is None:
         raise TypeError("the task has no persons")
     return task.persons
+
+
+def _distant(task: Task) -> frozenset[str]:
+    """The dates and timestamps that no constraint is on, of which two may be any number apart."""
+    ruled = {name for rule in task.constraints for name in rule.attributes}
+    return frozenset(
+        column.name
+        for column in task.domain
+        if isinstance(column, Grid)
+        and column.attribute.type in ("date", "datetime")
+        and column.size == column.steps
+        and column.name not in ruled
+    )
+
+
+def _distances(column: Column, name: str) -> Column:
+    """The column of how many steps of a grid a second row is from the first."""
+    most = column.values - 1
+    number = Integer(type="integer", min=-most, max=most, scale="log", nullable=True)
+    return column_of(name, number, Path())
 
 
 def may_lack(column: Column, name: str) -> Column:

@@ -1,13 +1,11 @@
 """Rows of a unit in a declared order: neighbours are counted, and each is drawn under the last."""
 
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from clinic import clinic
 from series import figures, gaps_and_firsts, half_l1, persons_in_order, tables_in_order
 from shape import Shape, release_database, release_once
 from specs import listed, spec_of, whole
@@ -116,11 +114,3 @@ def test_an_order_that_cannot_hold_is_refused_with_the_plan():
     task = task_of(Spec.declared_in(Path(), shape.spec), {"days": 8_000}).lead
     with pytest.raises(PlanError, match="ordered by 'day', on which all of them agree"):
         make_plan(create("mixture"), task, BUDGET)
-    shape = clinic(50)
-    task = task_of(
-        Spec.declared_in(Path(), shape.spec), {name: len(f) for name, f in shape.frames.items()}
-    )
-    keys = tuple(replace(key, order="year") for key in task.schema.keys[:1])
-    task = replace(task, schema=replace(task.schema, keys=(*keys, *task.schema.keys[1:])))
-    with pytest.raises(PlanError, match="rows have an order only where"):
-        make_plan(create("relational"), replace(task, options={"rounds": 1}), BUDGET)

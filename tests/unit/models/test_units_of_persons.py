@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 from homes import couples, couples_and_fives, differing, of_two_kinds
 from pupils import alike, marks_of_persons
-from shape import door_to, release_once
+from shape import Shape, door_to, release_once
 from shipped import shipped
+from specs import spec_of
 
 import cloister.models.transforms.unit_model
 from cloister.constraints.counting import violation_reports
@@ -25,7 +26,7 @@ from cloister.privacy.door.journal import Journal
 from cloister.privacy.mechanisms.noise import DiscreteLaplace
 from cloister.privacy.mechanisms.randomness import NoiseSource, SamplingSource
 from cloister.privacy.queries.counts import PartitionCounts
-from cloister.schema.domain import Table
+from cloister.schema.domain import Domain, Table
 from cloister.schema.partition import declared_cells
 from cloister.schema.spec import Spec
 
@@ -314,3 +315,27 @@ def test_rows_of_a_person_differ_as_often_as_in_the_data():
     for size in (2, 3, 4):
         real, drawn = (differing(frame, size) for frame in trial.frames)
         assert abs(real - drawn) < 0.03, size
+
+
+def stays_of_a_month(persons: int = 400) -> Shape:
+    """Six days of each person within some weeks of five years; each has a kind."""
+    rng = np.random.default_rng(4)
+    owner = np.repeat(np.arange(persons), 6)
+    apart = rng.integers(0, 1_800, persons)[owner] + rng.integers(0, 20, len(owner))
+    day = pd.Timestamp("2015-01-01") + pd.to_timedelta(apart, unit="D")
+    frame = pd.DataFrame({"person": [f"P{number:03d}" for number in owner], "day": day})
+    date = {"type": "date", "min": "2015-01-01", "max": "2019-12-31", "provenance": "the study"}
+    attributes = {"person": {"type": "text", "pattern": "P{000..999}"}, "day": date}
+    unit = {"key": "person", "max_rows": 6, "persons": {"public": persons}}
+    return Shape(frame, spec_of("stays", len(frame), attributes, unit=unit))
+
+
+def test_two_dates_of_a_person_are_as_far_apart_as_in_the_data():
+    """Of two random rows; a twentieth of the range is three months."""
+    trial = release_once(stays_of_a_month(), 4, noise=NoiseSource.insecure(1))
+    tasks, people = unit_tasks(trial.task), unit_table(trial.real, trial.task).tables[PERSONS]
+    frame = trial.real.frame().groupby("person")["day"]
+    second = Table(Domain((trial.task.domain["day"],)), tasks.second_rows(people))
+    assert second.frame()["day"].tolist() == frame.nth(1).tolist()
+    spans = [frame.groupby("person")["day"].agg(np.ptp).dt.days for frame in trial.frames]
+    assert spans[0].median() < 20 and spans[1].median() < 60
