@@ -264,8 +264,7 @@ def _sent(subscriber: Subscriber, batch: Sequence[Waiting]) -> tuple[Subscriber,
 
 
 def _alone(home: Home, otherwise: str = "") -> AbstractContextManager[None]:
-    folder = private_folder(home.folder / "notify")
-    return exclusive(folder / "lock", otherwise)
+    return exclusive(private_folder(home.folder / "notify") / "lock", otherwise)
 
 
 def _unknown(address: str) -> InputError:

@@ -29,8 +29,7 @@ def house_of(home: Home) -> House:
 
 def looking_problem(home: Home, by: str) -> str | None:
     """Why somebody may not see attacks by the data, or its exact figures; None if they may."""
-    now = datetime.now(UTC).isoformat()
-    return permissions.looking_problem(house_of(home), by, now)
+    return permissions.looking_problem(house_of(home), by, datetime.now(UTC).isoformat())
 
 
 def approvals_missing(home: Home, release: str) -> str:

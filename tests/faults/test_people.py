@@ -309,6 +309,21 @@ def test_a_proposer_stays_one_when_their_identity_gets_another_owner(ledger: Led
     assert ledger.verify() == []
 
 
+def test_a_key_is_of_one_person(ledger: Ledger) -> None:
+    """Else its signature would be the approvals of two, also once the first has another."""
+    own, later = (signer(name).key.raw.hex() for name in ("zoe", "later"))
+    for keys in ((own,), (own, later)):
+        set_person(ledger, Person("Zoe", ("officer",), ("zoe",), keys), "anna", "a key")
+    for name, roles in (("Cai", ("reviewer",)), ("Ben", ("officer",))):
+        for key in (own, later):
+            with pytest.raises(NotPermitted, match=f"of Zoe is no key of {name}"):
+                set_person(ledger, Person(name, roles, (name.lower(),), (key,)), "anna", "a key")
+    set_person(ledger, Person("Zoe", (), (), (own, later)), "anna", "left")
+    with pytest.raises(NotPermitted, match="is no key of Cai"):
+        set_person(ledger, Person("Cai", ("reviewer",), ("cai",), (own,)), "anna", "a key")
+    assert ledger.verify() == []
+
+
 def test_one_officer_does_not_loosen_the_rules_of_an_account(ledger: Ledger) -> None:
     set_rules(ledger, "adult", Rules(second_officer=True), "anna", "policy")
     loosened = set_rules(ledger, "adult", Rules(), "anna", "alone from now on")

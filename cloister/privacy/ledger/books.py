@@ -327,8 +327,7 @@ class LedgerState:
 
     def _looked(self, release: Release, entry: Entry) -> Release:
         page = str(entry.body.get("page", ""))
-        look = records.Look(page, **self.house.act(entry))
-        return replace(release, looks=(*release.looks, look))
+        return replace(release, looks=(*release.looks, records.Look(page, **self.house.act(entry))))
 
     def _step(self, entry: Entry) -> records.ReleaseStep:
         digests = entry.body["evidence"].items()

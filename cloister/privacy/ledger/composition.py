@@ -202,8 +202,7 @@ def together(requests: Sequence[ReservationRequest], delta: Fraction) -> Spend |
     if not requests:
         return None
     try:
-        events = Composed(tuple(events_of(requests).items()))
-        return spend(events, delta, requests[0].relation)
+        return spend(Composed(tuple(events_of(requests).items())), delta, requests[0].relation)
     except UnsupportedEvent:
         return None
 

@@ -307,8 +307,7 @@ def _signer(entry: Entry) -> str | None:
 
 
 def _message(entry: Entry) -> bytes:
-    unsigned = replace(entry, hash=entry.digest)
-    return pae(TYPE, unsigned.line.encode("ascii"))
+    return pae(TYPE, replace(entry, hash=entry.digest).line.encode("ascii"))
 
 
 def _of_unknown_key(key: str, numbers: Sequence[int]) -> Finding:

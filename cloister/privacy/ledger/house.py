@@ -287,9 +287,13 @@ class House:
         """Return who acts, for people to read."""
         return named(self.known_as(by), by)
 
+    def owner(self, key: str) -> str:
+        """The name of the person whose key, in hexadecimal, it is or was; empty if nobody's."""
+        return next((each.name for each in self.people.values() if key in each.keys), "")
+
     def key_words(self, key: str) -> str:
         """Return what to call a key, which is in hexadecimal: by its id and whose it is."""
-        owner = next((each.name for each in self.people.values() if key in each.keys), "")
+        owner = self.owner(key)
         return f"the key {key_id(key)}" + (f" of {owner}" if owner else "")
 
     def act(self, entry: Entry) -> dict[str, Any]:

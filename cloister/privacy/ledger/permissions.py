@@ -139,10 +139,11 @@ def _missing(
 def require_keepable(books: LedgerState, entry: Entry) -> None:
     """Check that people could keep the rules once an entry, written or proposed now, holds.
 
-    `verify` does not ask this of entries, since earlier versions wrote rules that nobody can keep.
+    Nor does one key count as two people. `verify` does not ask this of entries, since earlier
+    versions wrote rules that nobody can keep.
 
     Raises:
-        NotPermitted: too few people are left besides whoever runs a release.
+        NotPermitted: too few people are left besides whoever runs a release, or a key is another's.
     """
     house = books.house
     kind, body = entry.kind, entry.body
@@ -151,7 +152,11 @@ def require_keepable(books: LedgerState, entry: Entry) -> None:
     if kind == RULES and (lacking := _lacking(house, Rules.from_body(body), house.people)):
         raise _refusal(f"these rules need {lacking}: set people first, {_HOW_TO_SET}")
     if kind == PERSON:
-        _require_rules_kept(house, Person.from_body(body))
+        person = Person.from_body(body)
+        for key in person.keys:
+            if house.owner(key) not in ("", person.name):
+                raise _refusal(f"{house.key_words(key)} is no key of {person.name}: give another")
+        _require_rules_kept(house, person)
 
 
 def _require_rules_kept(house: House, person: Person) -> None:

@@ -240,8 +240,7 @@ def open_signer(address: str, pin: str = "", passphrase: Callable[[], str] = str
     path, _, query = address.removeprefix("pkcs11:").partition("?")
     parts = dict(parse_qsl(path, separator=";")) | dict(parse_qsl(query))
     try:
-        module = Path(parts["module-path"])
-        return TokenSigner.open(module, parts["token"], parts["object"], pin)
+        return TokenSigner.open(Path(parts["module-path"]), parts["token"], parts["object"], pin)
     except KeyError as missing:
         raise InputError(
             f"The key's URI has no {missing.args[0]}; give "
