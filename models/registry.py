@@ -18,7 +18,7 @@ from cloister.models.protocol import AnySynthesizer, DatabaseSynthesizer, Progre
 from cloister.models.task import Budget, Task
 from cloister.models.transforms.differences import Differences
 from cloister.models.transforms.transformation import Transformed
-from cloister.models.transforms.units import UnitRows
+from cloister.models.transforms.units import Groups, UnitRows
 
 FORMER = MappingProxyType({"cloister": "mixture"})
 """Names of version 0.1, whose specs, models and certificates have them."""
@@ -140,10 +140,14 @@ def offered() -> list[str]:
     return sorted(METHODS.keys() - OF_BENCHMARKS)
 
 
-def create(name: str, progress: Progress = silent) -> AnySynthesizer:
-    """The method of that name, of one table for persons too; InputError if there is none."""
+def create(name: str, progress: Progress = silent, alone: bool = True) -> AnySynthesizer:
+    """The method of that name, of one table for persons too; InputError if there is none.
+
+    Its table is ``alone``, or one of several, whose rows are drawn under those of others.
+    """
     method = METHODS[present_name(name)](progress)
-    return method if method.of_database else Transformed(method, (UnitRows, Differences))
+    kinds = (UnitRows, Groups, Differences) if alone else (UnitRows, Differences)
+    return method if method.of_database else Transformed(method, kinds)
 
 
 def over_databases(method: AnySynthesizer) -> DatabaseSynthesizer[Any, Any]:

@@ -10,6 +10,11 @@ then says less than the crowd that it stands in, so one estimate learns from all
 are likely. Source: Robbins, "An empirical Bayes approach to statistics" (1956), with the most
 likely distribution of counts after Kiefer and Wolfowitz (1956), by expectation-maximization.
 
+Groups by size are counted by how many have so many rows at least, so that one row is in one count.
+Source: Hay, Rastogi, Miklau, Suciu, "Boosting the accuracy of differentially private histograms
+through consistency" (2010); Kuo et al., "Differentially private hierarchical count-of-counts
+histograms" (arXiv 1804.00370).
+
 Where coarser levels are counted too, the totals of their parts come first, and are then split over
 the parts below. Where single values are counted, those that noise does not explain become cells of
 their own.
@@ -22,14 +27,18 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.special import ndtri
 
-from cloister.arrays import TINY, Booleans, Floats
+from cloister.arrays import TINY, Booleans, Floats, Integers
 from cloister.models.core.noisy_table import NestedCounts, NoisyTable, to_shares
 from cloister.models.core.tails import EstimatedCounts, NoisyCells, with_tails
+from cloister.privacy.queries.shared_values import SizesOfGroups
 from cloister.schema.columns import Codes, Grid
 from cloister.schema.partition import Partition, intervals, nearest_of
 
 _ROUNDS = 15
 """Rounds of expectation-maximization: with more the distribution follows single cells' noise."""
+
+_WIDTHS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
+"""Deviations of a kernel by which numbers of groups of neighbouring sizes are smoothed."""
 
 _FINENESS = 2.0
 """Possible counts for each standard deviation of the noise."""
@@ -398,3 +407,75 @@ def _outstanding(cells: Partition, shares: Floats, values: Floats, deviation: fl
     inside = np.flatnonzero(np.repeat(searched, cells.widths))
     threshold = -deviation * float(ndtri(_FALSE_ALARMS / max(len(inside), 1)))
     return inside[values[inside] > threshold].astype(np.int64)
+
+
+def shares_of_sizes(
+    counted: SizesOfGroups, noisy: Integers, deviation: float
+) -> tuple[Integers, Floats]:
+    """Sizes of groups and their shares, by the noisy counts of a diagram of groups.
+
+    Counts after the last one that noise does not explain are nothing; the others fall, as numbers
+    of groups with so many rows at least do.
+    """
+    most, counts = counted.most, noisy.astype(np.float64)
+    left_out = np.append(np.cumsum(np.square(counts)[::-1])[::-1], 0.0)
+    last = max(int(np.argmin(left_out + 2 * deviation**2 * np.arange(len(left_out)))), 1)
+    counts[last:] = 0.0
+    reached = np.maximum(_falling(counts[:most], np.ones(most)), 0.0)
+    reached[0], groups = max(reached[0], 1.0), round(reached[-1])
+    end = most if last >= most and groups else min(last, most - 1) + 1
+    numbers = _smoothed_sizes(-np.diff(reached[:end]), -np.diff(counts[:end]), deviation)
+    beyond = np.zeros(0, dtype=np.int64)
+    if end == most and groups:
+        beyond = most + _rows_beyond(counts[most:], np.array(counted.ranks), groups)
+    sizes = np.append(np.arange(1, end), beyond)
+    weights = np.append(numbers, np.ones(len(beyond)))
+    known = weights > 0
+    values, index = np.unique(sizes[known], return_inverse=True)
+    shares = np.bincount(index, weights[known])
+    return values.astype(np.int64), shares / shares.sum()
+
+
+def _smoothed_sizes(numbers: Floats, noisy: Floats, deviation: float) -> Floats:
+    """Numbers (k,) of groups by size, smoothed by the kernel of the least estimated risk.
+
+    That of ``noisy`` ones (k,), which are differences of counts with independent noise.
+    """
+    size = len(noisy)
+    steps = np.eye(size, size + 1) - np.eye(size, size + 1, k=1)
+    noise = deviation**2 * steps @ steps.T
+    apart = np.subtract.outer(np.arange(size), np.arange(size))
+    kernels = [np.eye(size), *(np.exp(-0.5 * np.square(apart / width)) for width in _WIDTHS)]
+    kernels = [kernel / kernel.sum(axis=0) for kernel in kernels]
+    risks = [
+        np.square(kernel @ noisy - noisy).sum() + 2 * np.trace(kernel @ noise) for kernel in kernels
+    ]
+    return np.asarray(kernels[int(np.argmin(risks))] @ numbers)
+
+
+def _rows_beyond(rows: Floats, ranks: Integers, groups: int) -> Integers:
+    """How many rows beyond those counted one by one the greatest groups (groups,) have."""
+    ends = np.append(ranks[1:], max(groups, int(ranks[-1]) + 1))
+    widths = np.maximum(np.minimum(ends, groups) - ranks, 0)
+    there = widths > 0
+    means = rows[there] / widths[there]
+    falling = _falling(means, widths[there])
+    middles = ranks[there] + (widths[there] - 1) / 2
+    each = np.interp(np.arange(groups), middles, np.maximum(falling, 0.0))
+    return np.rint(each).astype(np.int64)
+
+
+def _falling(values: Floats, weights: Floats | Integers) -> Floats:
+    """The nearest numbers (n,) by weighted squares that do not rise: means of violators, pooled."""
+    means, heights, lengths = list[float](), list[float](), list[int]()
+    for mean, height in zip(values.tolist(), weights.tolist(), strict=True):
+        length = 1
+        while means and means[-1] < mean:
+            whole = heights[-1] + height
+            mean = (means.pop() * heights[-1] + mean * height) / whole  # noqa: PLW2901
+            height, length = whole, length + lengths.pop()  # noqa: PLW2901
+            heights.pop()
+        means.append(mean)
+        heights.append(height)
+        lengths.append(length)
+    return np.repeat(means, lengths)

@@ -98,7 +98,7 @@ class RelationalSynthesizer(protocol.DatabaseSynthesizer[FamilyParameters, "Fami
     def _base(self, name: str) -> protocol.AnySynthesizer:
         from cloister.models.registry import create
 
-        return create(name, self._progress)
+        return create(name, self._progress, alone=False)
 
 
 def _usual(task: Task, budget: Budget) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from cloister.arrays import Array
+from cloister.arrays import Array, Integers
 from cloister.errors import SampleError
 from cloister.figures import count_of
 from cloister.privacy.mechanisms.randomness import SamplingSource
@@ -27,6 +27,9 @@ from cloister.schema.domain import Domain, Table
 
 CHUNK_ROWS = 32_768
 """Most rows of a chunk; an unfinished draw can only be resumed with the same number."""
+
+_REDRAWN = 40
+"""Times that codes which occur before are drawn anew, inside their bounds and then anywhere."""
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -263,3 +266,23 @@ def number_keys(table: Table, first: int, preset: tuple[str, ...] = ()) -> Table
             numbers = np.arange(first, first + table.rows, dtype=np.int64)
             codes[column.name] = column.fresh(numbers)
     return Table(table.domain, codes)
+
+
+def without_repetition(
+    codes: Integers, start: Integers, stop: Integers, size: int, rng: np.random.Generator
+) -> Integers:
+    """Codes (n,) below a size, those that occur before drawn anew, as long as there are any left.
+
+    From ``start`` (n,) to before ``stop`` (n,), or anywhere where these are too few.
+    """
+    codes = codes.copy()
+    for attempt in range(2 * _REDRAWN):
+        again = np.ones(len(codes), dtype=bool)
+        again[np.unique(codes, return_index=True)[1]] = False
+        low, width = start[again], (stop - start)[again]
+        if attempt >= _REDRAWN:
+            low, width = 0 * low, 0 * width + size
+        codes[again] = low + (rng.random(len(low)) * width).astype(np.int64)
+        if not len(low):
+            return codes
+    return rng.choice(size, len(codes), replace=False)

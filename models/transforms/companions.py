@@ -507,7 +507,7 @@ class RowDraws:
         weight: ImportanceWeight | None,
     ) -> Drawn:
         known = Table.completed(self.tasks.units.domain, units, rows)
-        return _drawn_given(self.model, known, sampler, rng, weight)
+        return drawn_given(self.model, known, sampler, rng, weight)
 
     @cached_property
     def _chain(self) -> ConstrainedChain:
@@ -541,7 +541,7 @@ def rest_of_rows(
     moved = {each.name: each.moved.name for each in differences_of(task)}
     given = (name for name in chain.sequence if moved.get(name, name) in known.domain)
     whole = Table.completed(task.domain, known.stored, known.rows)
-    inner, alive = _drawn_given(model, whole, GivenSampler(chain, tuple(given)), rng, None)
+    inner, alive = drawn_given(model, whole, GivenSampler(chain, tuple(given)), rng, None)
     return model.finish(inner), alive
 
 
@@ -551,7 +551,7 @@ def _chain_of(model: RowModel, flatness: float) -> ConstrainedChain:
     return flatten_chain(sampler.chain, flatness, sampler.ruled) if flatness else sampler.chain
 
 
-def _drawn_given(
+def drawn_given(
     model: RowModel,
     whole: Table,
     sampler: GivenSampler,

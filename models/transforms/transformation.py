@@ -87,6 +87,13 @@ class Transformation(ABC):
         """
         return self
 
+    def after(self, doors: Doors, plan: AnyPlan, models: Models) -> Self:  # noqa: ARG002
+        """The transformation with what is asked of the data when all parts are fitted.
+
+        By default nothing is asked.
+        """
+        return self
+
     @abstractmethod
     def model(self, models: Models) -> TransformedModel[Any]:
         """The model of the task, by those of its parts."""
@@ -179,7 +186,7 @@ class Transformed(AnySynthesizer):
         for part in transformation.parts:
             transformation = transformation.before(part, doors, plan, models)
             models[part] = rest.train(doors[part], transformation.parts[part], plans[part])
-        return transformation.model(models)
+        return transformation.after(doors, plan, models).model(models)
 
     def weigh(self, private: Any, task: Task, plan: AnyPlan, model: Any) -> Any:
         """The model with the soft constraints of all parts weighed."""

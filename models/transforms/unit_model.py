@@ -155,7 +155,7 @@ class People:
         whole = int(np.searchsorted(ends, rows, side="right"))
         begin = max(whole - _SPARE, 0)
         left = rows - (int(ends[begin - 1]) if begin else 0)
-        chosen = _with_sum(self.counts[begin : whole + _SPARE], left)
+        chosen = with_sum(self.counts[begin : whole + _SPARE], left)
         if chosen is not None:
             return self.take(np.append(np.arange(begin), begin + chosen))
         counts = np.minimum(self.counts, np.maximum(rows - (ends - self.counts), 0))
@@ -180,7 +180,7 @@ class People:
         return replace(self, counts=np.bincount(owners, minlength=self.number))
 
 
-def _with_sum(counts: Integers, total: int) -> Integers | None:
+def with_sum(counts: Integers, total: int) -> Integers | None:
     """Which of some counts (n,) add up to a total, by number; None if none do."""
     last = {0: -1}  # the last of some counts that add up to a sum, first ones first
     for number, count in enumerate(counts.tolist()):

@@ -1,8 +1,14 @@
-"""Persons with several rows, by any method: each is one row, with two of its rows.
+"""What has several rows: persons, and values of a key that repeats; by any method.
 
-All of what is asked is asked of that table, and of the number of persons where none is declared.
-Their budgets are found such that everything together, priced by the accountants as one, costs no
-more than the whole; at delta 0 epsilons add up.
+A person is one row, with two of its rows. All of what is asked is asked of that table, and of the
+number of persons where none is declared. Their budgets are found such that everything together,
+priced by the accountants as one, costs no more than the whole; at delta 0 epsilons add up.
+
+Of the many values that a left side of dependencies could have, such as a customer's number, few may
+occur, each several times. Which ones cannot be learnt; how many there are, how large, and how alike
+the rows of one are can. So rows are modelled without that key, at the sensitivity of a row, and two
+more queries are asked of their groups. A group has the right sides of the key once, so that its
+dependencies hold by construction.
 """
 
 from __future__ import annotations
@@ -10,8 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from cloister.constraints import DenialConstraint, closure_of, functional_dependency
 from cloister.errors import InputError, PlanError
 from cloister.models.core.budget_split import (
     CountNoise,
@@ -22,15 +30,27 @@ from cloister.models.core.budget_split import (
 )
 from cloister.models.planning import choose_sampling
 from cloister.models.protocol import AnySynthesizer, Arrays, DatabaseDoor, Facts, plans_json
-from cloister.models.task import AnyPlan, Budget, Forecast, Parameters, Plan, Task
+from cloister.models.task import AnyPlan, Budget, Forecast, Parameters, Plan, Stage, Task
+from cloister.models.transforms.differences import differences_of, models_differences
 from cloister.models.transforms.transformation import Doors, Meta, Models, Transformation
 from cloister.models.transforms.unit_tables import PERSONS, UnitTasks, persons_of, unit_tasks
+from cloister.privacy.events import Sensitivity
 from cloister.privacy.queries.counts import PartitionCounts
+from cloister.privacy.queries.query import Door, TableRows
+from cloister.privacy.queries.shared_values import (
+    AgreeingPairs,
+    GroupSizes,
+    SizesOfGroups,
+    agreeing_pairs_sensitivity,
+)
 from cloister.privacy.queries.transformations import LabelledDoor
+from cloister.schema.columns import Column, Grid, Listed
+from cloister.schema.domain import Domain
 from cloister.schema.partition import one_part
 
 if TYPE_CHECKING:
     from cloister.models.transforms.companions import Companions
+    from cloister.models.transforms.group_model import GroupFacts, GroupsModel
     from cloister.models.transforms.unit_model import UnitsModel
 
 NUMBER = "number"
@@ -286,3 +306,259 @@ def rows_held(tasks: UnitTasks, rows: str) -> str:
         return f"two of {rows}{' that follow each other' if tasks.order else ''}"
     another = "the next one" if tasks.order else "another"
     return f"one of {rows} and {second} of the {attributes} attributes of {another}"
+
+
+ROWS, GROUPS = "rows", "groups"
+"""The part that is fitted, and the label of what is asked of groups."""
+
+SIZES, PAIRS = "sizes", "pairs"
+
+_ROWS_OF_VALUE = 10
+"""Rows for each value of a key below which counts of its values are drowned: at epsilon 1 their
+noise is about as much."""
+
+_SIZES = Fraction(5, 100)
+"""Part of the budget, as a share of rho, of the sizes of groups: a histogram with the noise of one
+of rows, of which all else about groups follows."""
+
+_PAIRS = Fraction(2, 100)
+"""Part of it of pairs of rows of one group: two numbers of thousands for each attribute."""
+
+_MOST = 64
+"""Sizes that are counted one by one; of greater groups the rows beyond, by rank."""
+
+
+_FEW_VALUES = 8
+"""Values of an attribute up to which its parts are its values."""
+
+
+@dataclass(frozen=True)
+class GroupsParameters(Parameters):
+    """The plan of the rows, and the noise of sizes and, if there are any, of pairs."""
+
+    rows: AnyPlan
+    sizes: CountNoise
+    pairs: CountNoise | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The parameters as JSON values."""
+        noises = {SIZES: self.sizes, PAIRS: self.pairs}
+        levels = {
+            name: [str(level) for level in astuple(noise)] if noise else None
+            for name, noise in noises.items()
+        }
+        return levels | plans_json({ROWS: self.rows})
+
+
+@dataclass(frozen=True)
+class Groups(Transformation):
+    """A task whose rows share values of a ``key``, on which they agree in the attributes ``given``.
+
+    ``compared`` are those of the other attributes of which it is counted how alike rows of a group
+    are. ``facts`` are what was told of groups; None before.
+    """
+
+    task: Task
+    key: str
+    given: tuple[str, ...]
+    compared: tuple[str, ...]
+    facts: GroupFacts | None = None
+
+    @classmethod
+    def of(cls, task: Task, method: Facts) -> Groups | None:
+        """That of a task with such a key, for a method that draws rows under some attributes.
+
+        Soft constraints are kept row by row, or by the shares of all rows together: not in groups.
+        """
+        key = None if task.persons or task.soft or task.given else _key_of(task)
+        if key is None or not method.supports_conditionals or method.as_printed:
+            return None
+        return cls._with_key(task, key, models_differences(method))
+
+    @classmethod
+    def _with_key(cls, task: Task, key: str, differences: bool) -> Groups:
+        given = tuple(name for name in task.domain.modelled if name in _determined(task, key))
+        plain = cls(task, key, given, ())
+        made = {each.moved.name for each in differences_of(plain.inner)} if differences else set()
+        apart = {*made, *plain.inner.given}
+        compared = (name for name in plain.inner.domain.modelled if name not in apart)
+        return replace(plain, compared=tuple(compared))
+
+    @classmethod
+    def saved(cls, task: Task, meta: Meta, arrays: Arrays) -> Groups | None:
+        """That of a model, with its facts."""
+        if GROUPS not in meta:
+            return None
+        from cloister.models.transforms.group_model import GroupFacts
+
+        saved = meta[GROUPS]
+        plain = cls._with_key(task, saved["key"], differences=False)
+        return replace(plain, facts=GroupFacts.restored(plain.inner, saved, arrays))
+
+    @cached_property
+    def inner(self) -> Task:
+        """The task of rows without the key, or with it where its numbers have an order."""
+        ordered = isinstance(self.task.domain[self.key], Grid)
+        columns = (c for c in self.task.domain if ordered or c.name != self.key)
+        rules = (rule for rule in self.task.constraints if self.key not in rule.attributes)
+        given = (*self.given, *([self.key] if ordered else []))
+        targets = {n: above for n, above in self.task.targets.items() if n != self.key or ordered}
+        return replace(
+            self.task,
+            domain=Domain(tuple(columns)),
+            constraints=tuple(rules),
+            given=given,
+            targets=targets,
+        )
+
+    @property
+    def parts(self) -> Mapping[str, Task]:
+        """The rows."""
+        return {ROWS: self.inner}
+
+    def doors(self, private: Door[TableRows]) -> Doors:
+        """The door to the rows, twice: of the key, groups alone are asked."""
+        return {ROWS: private, GROUPS: LabelledDoor(private, GROUPS)}
+
+    def sequence(self, method: AnySynthesizer) -> tuple[str, ...]:
+        """The method's sequence, attributes of groups first."""
+        names = super().sequence(method)
+        return tuple(sorted(names, key=lambda name: name not in self.inner.given))
+
+    @property
+    def sizes(self) -> SizesOfGroups:
+        """What is counted of sizes."""
+        return SizesOfGroups.of(_MOST, self.task.data_rows)
+
+    def search(
+        self, method: AnySynthesizer, sequence: tuple[str, ...], budget: Budget
+    ) -> Plan[GroupsParameters]:
+        """The plan of a method for the rows, with that of their groups."""
+        pairs = _PAIRS if self.compared else Fraction(0)
+        shares = {ROWS: 1 - _SIZES - pairs, SIZES: _SIZES} | ({PAIRS: pairs} if pairs else {})
+        parts = _GroupParts(method, self, sequence, budget)
+        refusal = "rows and their groups was found; allow more"
+        return divide(parts.plan, shares, budget, self.task.neighbours.relation, refusal)
+
+    def plans(self, plan: AnyPlan) -> Mapping[str, AnyPlan]:
+        """That of rows."""
+        parameters: GroupsParameters = plan.parameters
+        return {ROWS: parameters.rows}
+
+    def after(self, doors: Doors, plan: AnyPlan, models: Models) -> Groups:
+        """With what the data say of groups, in the bins of the model of rows.
+
+        Privacy: `GroupSizes` and `AgreeingPairs`.
+        """
+        from cloister.models.transforms.group_model import (
+            CountedGroups,
+            CountedPairs,
+            GroupFacts,
+            compared_parts,
+        )
+
+        parameters: GroupsParameters = plan.parameters
+        door, model = doors[GROUPS], models[ROWS]
+        sizes = door.answer(GroupSizes(self.key, self.sizes), parameters.sizes, SIZES)
+        noisy = CountedGroups(
+            self.sizes, sizes, parameters.sizes.deviation(door.neighbours.partition)
+        )
+        if parameters.pairs:
+            parts = compared_parts(model, self.compared)
+            query = AgreeingPairs(self.key, tuple(parts.values()), self.whole)
+            pairs = door.answer(query, parameters.pairs, PAIRS)
+            deviation = parameters.pairs.deviation(query.sensitivity(door.neighbours))
+            noisy = replace(noisy, pairs=CountedPairs(parts, self.whole, pairs, deviation))
+        return replace(self, facts=GroupFacts.of(self, model, noisy))
+
+    @property
+    def whole(self) -> tuple[str, ...]:
+        """Those of the compared attributes of which values are compared beside parts."""
+        return tuple(name for name in self.compared if self.task.domain[name].size > _FEW_VALUES)
+
+    @property
+    def sensitivity_of_pairs(self) -> Sensitivity:
+        """That of the pairs of rows that are compared."""
+        looks = len(self.compared) + len(self.whole)
+        return agreeing_pairs_sensitivity(looks, self.task.neighbours)
+
+    def model(self, models: Models) -> GroupsModel:
+        """Groups, then their rows."""
+        from cloister.models.transforms.group_model import GroupsModel
+
+        return GroupsModel(self, models)
+
+
+def _key_of(task: Task) -> str | None:
+    """The left side of dependencies whose groups are modelled: the widest of those that can be."""
+    options = [column for column in task.domain if _is_key(task, column)]
+    return max(options, key=lambda column: column.values).name if options else None
+
+
+def _is_key(task: Task, column: Column) -> bool:
+    """Whether a column has so many values that none can be counted, and decides others alone.
+
+    Any other rule on it would have to hold between groups.
+    """
+    rules = [rule for rule in task.constraints if column.name in rule.attributes]
+    countable = task.data_rows >= _ROWS_OF_VALUE * column.values
+    whole = isinstance(column, Listed) or (isinstance(column, Grid) and column.stride == 1)
+    if countable or not whole or column.size > column.values or not rules:
+        return False
+    return all(_left_side(rule) == (column.name,) for rule in rules)
+
+
+def _left_side(rule: DenialConstraint) -> tuple[str, ...] | None:
+    dependency = functional_dependency(rule) if rule.hard else None
+    return dependency[0] if dependency else None
+
+
+def _determined(task: Task, key: str) -> set[str]:
+    """The attributes that a key decides, without itself."""
+    dependencies = [known for rule in task.hard if (known := functional_dependency(rule))]
+    return closure_of({key}, dependencies) - {key}
+
+
+@dataclass(frozen=True)
+class _GroupParts:
+    """What shares the budget: rows, the sizes of groups, and pairs of rows of one group."""
+
+    base: AnySynthesizer
+    groups: Groups
+    sequence: tuple[str, ...]
+    budget: Budget
+
+    def plan(self, epsilons: Mapping[str, Fraction]) -> Plan[GroupsParameters]:
+        """The plan whose parts have these epsilons, each at the delta of the whole."""
+        rows = self._rows(epsilons[ROWS])
+        noises = {
+            name: noise_of_counts(epsilons[name], self.budget.delta)
+            for name in (SIZES, PAIRS)
+            if name in epsilons
+        }
+        stages = (*rows.stages, *(self._stage(name, noise) for name, noise in noises.items()))
+        parameters = GroupsParameters(rows, noises[SIZES], noises.get(PAIRS))
+        parts = {ROWS: (self.groups.inner, rows)}
+        return replace(rows, stages=stages, parameters=parameters, parts=parts)
+
+    def _stage(self, name: str, noise: CountNoise) -> Stage:
+        key, neighbours = self.groups.key, self.groups.task.neighbours
+        sensitivity, unit = neighbours.partition, "row"
+        words = f"how many values of {key} have 1, 2, ... rows, and none of the values themselves"
+        if name == PAIRS:
+            sensitivity, unit = self.groups.sensitivity_of_pairs, "pair"
+            words = f"pairs of rows that share {key}, and how many agree on each other attribute"
+        return counts_stage(f"{GROUPS}: {name}", [(noise, 1)], sensitivity, words, unit)
+
+    def _rows(self, epsilon: Fraction) -> AnyPlan:
+        try:
+            return self.base.search(
+                self.groups.inner, self.sequence, Budget(epsilon, self.budget.delta)
+            )
+        except PlanError as refusal:
+            if epsilon == self.budget.epsilon:
+                raise
+            raise PlanError(
+                f"of epsilon {float(self.budget.epsilon):g}, rows and the groups of "
+                f"{self.groups.key} have a part each, which is too little: {refusal}"
+            ) from None

@@ -35,6 +35,7 @@ from cloister.privacy.queries.raw_columns import (
     RowCount,
     TextCounts,
 )
+from cloister.privacy.queries.shared_values import AgreeingPairs, GroupSizes, SizesOfGroups
 from cloister.privacy.queries.transformations import OnDerived
 from cloister.privacy.queries.violations import ViolatingPairs, ViolationMatrix
 from cloister.schema.attributes import Categorical, Integer
@@ -291,12 +292,34 @@ class OnFirstLines(ViolationMatrix):
         return found.ravel()
 
 
+def one_by_one(counts: np.ndarray) -> np.ndarray:
+    """Groups of each size, of which a row changes two, in place of those of at least that size."""
+    return -np.diff(counts, append=0)
+
+
+class EachWithEach(AgreeingPairs):
+    """All pairs of rows of a group: a row is in as many as there are others."""
+
+    def exact(self, rows, source):
+        codes = rows.table.codes
+        first, second = np.nonzero(
+            np.triu(np.equal.outer(codes[self.column], codes[self.column]), 1)
+        )
+        looks = [*(codes[part.name] for part in self.partitions), *(codes[n] for n in self.whole)]
+        agreeing = [int((each[first] == each[second]).sum()) for each in looks]
+        return np.array([len(first), *agreeing], dtype=np.int64)
+
+
 LAWS: dict[type, Law] = {
     PartitionCounts: Law(lambda kind: kind(tuple(CELLS[:2])), changed(PartitionCounts, np.cumsum)),
     OnDerived: Law(
         lambda kind: kind(PartitionCounts((CELLS[1], declared_cells(FURTHER["c3"]))), Sum()),
         OnRunningSum,
     ),
+    GroupSizes: Law(
+        lambda kind: kind("c0", SizesOfGroups(2, (0, 1))), changed(GroupSizes, one_by_one)
+    ),
+    AgreeingPairs: Law(lambda kind: kind("c1", (CELLS[0], HALVES), ("c2",)), EachWithEach),
     ConjunctionCounts: Law(
         lambda kind: kind((*CELLS[:2], HALVES), DummyCoding((3, 2, 2), (False, True, True))),
         changed(ConjunctionCounts, in_both_orders),

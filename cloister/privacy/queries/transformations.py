@@ -150,7 +150,7 @@ class Split:
     def parts(self, table: Table, key: Integers) -> Integers:
         """The part (n,) of each row."""
         words = key.astype(np.uint64)
-        occurrence = _occurrences(table)
+        occurrence = occurrences(table)
         hashed = np.full(table.rows, words[0], dtype=np.uint64)
         for name in table.domain.names:
             hashed = mix(hashed ^ table.codes[name].astype(np.uint64))
@@ -161,7 +161,7 @@ class Split:
         )
 
 
-def _occurrences(table: Table) -> Integers:
+def occurrences(table: Table) -> Integers:
     """The place (n,) of each row among those with the same values."""
     row = np.zeros(table.rows, dtype=np.int64)
     for name in table.domain.names:

@@ -67,7 +67,7 @@ class PaperSynthesizer(protocol.DatabaseSynthesizer[RelationalPaperParameters, "
     def _base(self, name: str) -> protocol.AnySynthesizer:
         from cloister.models.registry import create
 
-        return create(name, self._progress)
+        return create(name, self._progress, alone=False)
 
 
 def synthesizer_of(name: str, progress: protocol.Progress) -> PaperSynthesizer:
