@@ -410,24 +410,26 @@ def _outstanding(cells: Partition, shares: Floats, values: Floats, deviation: fl
 
 
 def shares_of_sizes(
-    counted: SizesOfGroups, noisy: Integers, deviation: float
+    counted: SizesOfGroups, noisy: Integers, deviation: float, rows: int
 ) -> tuple[Integers, Floats]:
-    """Sizes of groups and their shares, by the noisy counts of a diagram of groups.
+    """Sizes of groups and their shares, by the noisy counts of a diagram of so many rows.
 
     Counts after the last one that noise does not explain are nothing; the others fall, as numbers
-    of groups with so many rows at least do.
+    of groups with so many rows at least do, and add up to the rows.
     """
     most, counts = counted.most, noisy.astype(np.float64)
     left_out = np.append(np.cumsum(np.square(counts)[::-1])[::-1], 0.0)
     last = max(int(np.argmin(left_out + 2 * deviation**2 * np.arange(len(left_out)))), 1)
     counts[last:] = 0.0
-    reached = np.maximum(_falling(counts[:most], np.ones(most)), 0.0)
+    reached = np.append(_falling(counts[:most], np.ones(most)), counts[most:])
+    reached[:last] = _adding_up(reached[:last], rows)
+    reached, beyond_most = reached[:most], reached[most:]
     reached[0], groups = max(reached[0], 1.0), round(reached[-1])
     end = most if last >= most and groups else min(last, most - 1) + 1
     numbers = _smoothed_sizes(-np.diff(reached[:end]), -np.diff(counts[:end]), deviation)
     beyond = np.zeros(0, dtype=np.int64)
     if end == most and groups:
-        beyond = most + _rows_beyond(counts[most:], np.array(counted.ranks), groups)
+        beyond = most + _rows_beyond(beyond_most, np.array(counted.ranks), groups)
     sizes = np.append(np.arange(1, end), beyond)
     weights = np.append(numbers, np.ones(len(beyond)))
     known = weights > 0
@@ -463,6 +465,13 @@ def _rows_beyond(rows: Floats, ranks: Integers, groups: int) -> Integers:
     middles = ranks[there] + (widths[there] - 1) / 2
     each = np.interp(np.arange(groups), middles, np.maximum(falling, 0.0))
     return np.rint(each).astype(np.int64)
+
+
+def _adding_up(values: Floats, total: float) -> Floats:
+    """The nearest numbers (n,) by squares that are not negative and have a sum."""
+    ordered = np.sort(values)[::-1]
+    shifts = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
+    return np.maximum(values - shifts[np.flatnonzero(ordered > shifts)[-1]], 0.0)
 
 
 def _falling(values: Floats, weights: Floats | Integers) -> Floats:

@@ -336,3 +336,26 @@ class CoupledToGiven:
                 box = self.chain.box(fixed, batch.nodes)
                 quantile = self.chain.bins[fixed].quantile_in_box(box, batch.codes[fixed])
                 batch.quantiles[moved] = quantile if coupling.sign > 0 else 1.0 - quantile
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Factors (n, levels) on attributes by name, and values (n,) that are repeated, -1 for none.
+
+    Implements :class:`cloister.models.sampling.ancestral.ImportanceWeight`.
+    """
+
+    levels: Mapping[str, Floats]
+    repeated: Mapping[str, Integers]
+
+    def factors(self, name: str) -> Floats | None:
+        """Factors (n, levels) on the probabilities of an attribute."""
+        return self.levels.get(name)
+
+    def quantiles(self, name: str, levels: Integers, rng: np.random.Generator) -> None:  # noqa: ARG002
+        """None: values are even inside levels."""
+        return
+
+    def values(self, drawn: Mapping[str, Integers]) -> Mapping[str, Integers]:
+        """Drawn codes (n,) of these attributes, with values that are repeated."""
+        return {n: np.where(c < 0, drawn[n], c) for n, c in self.repeated.items()}

@@ -31,7 +31,7 @@ from cloister.models.core.bins import Histogram, coarse
 from cloister.models.core.estimator import shares_of_sizes
 from cloister.models.protocol import Arrays, CountedRows, ModelState, counted_rows
 from cloister.models.sampling.chain import flatten_chain
-from cloister.models.sampling.conditions import GivenSampler
+from cloister.models.sampling.conditions import GivenSampler, Repeats
 from cloister.models.sampling.drawing import (
     ANYTHING,
     Given,
@@ -59,10 +59,10 @@ _PARTS = 8
 _SURE = 2.0
 """Deviations of noise and chance by which rows of groups agree more often than the model's do."""
 
-_PILOT = 16_384
+_PILOT = 8_192
 """Rows drawn to see how often rows of groups agree."""
 
-_ROUNDS = 4
+_ROUNDS = 3
 """Times that strengths are corrected by what they make of rows: attributes of a row go together."""
 
 _STRONGEST = 0.995
@@ -80,14 +80,18 @@ _EXCHANGES, _SWEEPS = 400_000, (4, 256)
 _CANDIDATES = 4
 """Candidates of a row, as many as a balanced sample is chosen of."""
 
-_FIRST_CANDIDATES = 16
-"""Candidates of a row that others of its group repeat, which therefore matters as much as many."""
+_FIRST_CANDIDATES, _FURTHER_CANDIDATES, _AGAIN = 16, 2, 3
+"""Where rows repeat others: candidates of the first row of a group, which matters as much as many,
+of further ones, and with the row as it is when each is drawn again."""
 
 _PLAIN, _TRIES = 3, 12
 """Times that a row is drawn from the model, and in all, the rest from flatter probabilities."""
 
 _AT_ONCE, _GROWTH = 8, 1.25
 """Rows of a group that are drawn one after the other, and by how much it grows from there on."""
+
+_AT_A_TIME = 2_048
+"""Rows whose candidates are drawn together: bounds memory for attributes with many levels."""
 
 _TURNS = 4
 """Parts in which rows of groups are drawn again, each given the others."""
@@ -159,7 +163,7 @@ class GroupFacts:
     @classmethod
     def of(cls, groups: Groups, model: RowModel, noisy: CountedGroups) -> GroupFacts:
         """The facts by noisy numbers, and by rows of a model."""
-        facts = cls(*shares_of_sizes(noisy.sizes, noisy.numbers, noisy.deviation))
+        facts = cls(*shares_of_sizes(noisy.sizes, noisy.numbers, noisy.deviation, groups.task.data_rows))
         if noisy.pairs is None:
             return facts
         return _repeating(replace(groups, facts=facts), model, noisy.pairs)
@@ -241,14 +245,14 @@ def _repeating(groups: Groups, model: RowModel, noisy: CountedPairs) -> GroupFac
         for look, (share, error) in wanted.items()
         if look in plain and share - plain[look] > _SURE * error
     }
-    strengths = dict.fromkeys(sure, 0.0)
-    drawn = plain
-    for _ in range(_ROUNDS if sure else 0):
+    strengths, drawn = dict.fromkeys(sure, 0.0), plain
+    for number in range(_ROUNDS if sure else 0):
+        if number:
+            drawn = _drawn_agreements(replace(groups, facts=facts), model, noisy, rng)
         for look, share in sure.items():
             moved = strengths[look] + (share - drawn[look]) / (1 - plain[look])
             strengths[look] = min(max(moved, 0.0), _STRONGEST)
         facts = replace(facts, repeated=_by_attribute(noisy.parts, strengths))
-        drawn = _drawn_agreements(replace(groups, facts=facts), model, noisy, rng)
     return facts
 
 
@@ -414,8 +418,8 @@ class _RowsOfGroups:
         """All rows, group by group; SampleError if they cannot be drawn."""
         for rows, before in self._blocks():
             for attempt in range(_TRIES):
-                if len(left := rows[~self._done[rows]]):
-                    self._extend(left, before, flat=attempt >= _PLAIN)
+                for some in _in_parts(rows[~self._done[rows]]):
+                    self._extend(some, before, flat=attempt >= _PLAIN)
         if self._repeated and not self._index.penalties:
             self._draw_again()
         left, keys = np.flatnonzero(~self._done), self._groups.keys[self._owners]
@@ -459,7 +463,9 @@ class _RowsOfGroups:
 
     def _extend(self, rows: Integers, before: int, flat: bool) -> None:
         """Draw some rows (n,), by number, after so many of their group."""
-        times = _CANDIDATES if before or not self._repeated else _FIRST_CANDIDATES
+        times = _CANDIDATES
+        if self._repeated:
+            times = _FURTHER_CANDIDATES if before else _FIRST_CANDIDATES
         some = np.repeat(rows, times)
         sources = np.full(len(some), -1)
         if before and not flat:
@@ -487,42 +493,39 @@ class _RowsOfGroups:
         self._counted += self._groups.balance.counts(taken)
 
     def _draw_again(self) -> None:
-        """Draw each row again, given others of its group, where that brings tables nearer.
+        """Draw each row again, given rows of its group, where that brings tables nearer.
 
         A part of the rows of each group at a time, given those of the other parts.
         """
         owners, sizes = self._owners, self._groups.sizes
-        turns = (
-            place_among_equal(owners) + self._rng.integers(0, _TURNS, len(sizes))[owners]
-        ) % _TURNS
+        first = self._rng.integers(0, _TURNS, len(sizes))[owners]
+        turns = (place_among_equal(owners) + first) % _TURNS
         for turn in range(_TURNS):
             rows = np.flatnonzero((turns == turn) & self._done)
-            some = np.repeat(rows, _CANDIDATES)
-            sources, counts = self._starts[owners[some]].copy(), sizes[owners[some]]
-            again = np.arange(len(some))
-            for _ in range(_TURNS):
-                sources[again] = self._starts[owners[some[again]]] + (
-                    self._rng.random(len(again)) * counts[again]
-                ).astype(np.int64)
-                again = again[turns[sources[again]] == turn]
-            sources[again] = some[again]
-            there = np.maximum(
-                counts - np.bincount(owners[rows], minlength=len(sizes))[owners[some]], 0
-            )
-            candidates, usable = self._candidates(some, sources, there, flat=False)
-            inner = self._transformation.inner.domain
-            now = Table(inner, {name: codes[rows] for name, codes in self._codes.items()})
-            stored = {name: codes.copy() for name, codes in candidates.stored.items()}
-            for name, codes in stored.items():
-                codes[::_CANDIDATES] = now.stored[name]
-            candidates = Table(inner, stored)
-            usable = usable.reshape(len(rows), _CANDIDATES)
-            usable[:, 0] = True
-            self._counted -= self._groups.balance.counts(now)
-            choice = self._groups.balance.choose(
-                candidates, usable, self._counted, np.ones(len(rows))
-            )
-            self._take(rows, candidates.take(np.arange(len(rows)) * _CANDIDATES + choice))
+            left = sizes - np.bincount(owners[rows], minlength=len(sizes))
+            for some in _in_parts(rows):
+                self._exchange(some, turns != turn, left[owners[some]])
+
+    def _exchange(self, rows: Integers, staying: Booleans, number: Integers) -> None:
+        """Draw some rows (n,) again, given ``number`` (n,) of their groups that are ``staying``."""
+        some = np.repeat(rows, _AGAIN)
+        starts, sizes = self._starts[self._owners[some]], self._groups.sizes[self._owners[some]]
+        sources = np.full(len(some), -1)
+        for _ in range(_TURNS):
+            drawn = starts + (self._rng.random(len(some)) * sizes).astype(np.int64)
+            sources = np.where(staying[drawn], drawn, sources)
+        before = np.repeat(number, _AGAIN)
+        candidates, usable = self._candidates(some, sources, before, flat=False)
+        # the first candidate is the row as it is
+        for name, codes in self._codes.items():
+            candidates.codes[name][::_AGAIN] = codes[rows]
+        usable = usable.reshape(len(rows), _AGAIN)
+        usable[:, 0] = True
+        everyone = np.arange(len(rows)) * _AGAIN
+        self._counted -= self._groups.balance.counts(candidates.take(everyone))
+        loads = np.ones(len(rows))
+        choice = self._groups.balance.choose(candidates, usable, self._counted, loads)
+        self._take(rows, candidates.take(everyone + choice))
 
     def _loads(self, rows: Integers, before: int) -> Floats:
         """How many rows each of some (n,) stands for: the first one for those that repeat it."""
@@ -542,9 +545,9 @@ class _RowsOfGroups:
         repeats = self._repeats(sources, before) if self._repeated else None
         whole = Table.completed(inner.domain, given, len(rows))
         drawn, alive = drawn_given(self._model, whole, self._given[flat], self._rng, repeats)
-        finished = self._model.finish(drawn)
-        if repeats:
-            finished = Table(inner.domain, {**finished.stored, **repeats.values(finished)})
+        codes = dict(self._model.finish(drawn).codes)
+        codes.update(repeats.values(codes) if repeats else {})
+        finished = Table(inner.domain, codes)
         return finished, alive & satisfying(self._rules, finished)
 
     @cached_property
@@ -555,48 +558,30 @@ class _RowsOfGroups:
         given = tuple(n for n in sampler.sequence if n in self._transformation.inner.given)
         return GivenSampler(chains[0], given), GivenSampler(chains[1], given)
 
-    def _repeats(self, sources: Integers, before: Integers) -> _Repeats:
+    def _repeats(self, sources: Integers, before: Integers) -> Repeats:
         """What rows (n,) repeat of others (n,), which are one of so many before them (n,)."""
         lots, there = self._rng.random(len(sources)), (sources >= 0) & self._done[sources]
-        levels, parts, codes, whole = {}, {}, {}, {}
+        factors, values = {}, {}
         for name, each in self._repeated.items():
-            bins = self._model.histograms[name]
-            codes[name] = self._codes[name][sources]
-            parts[name] = there & (lots < _chances(each.strength, before))
-            exactly = each.whole and not self._model.constraint_sampler.chain.has_box(name)
-            whole[name] = there & (lots < _chances(each.whole, before)) & bool(exactly)
-            # the levels in a source's part; of a value that is repeated, its own alone
+            bins, codes = self._model.histograms[name], self._codes[name][sources]
+            whole = there & (lots < _chances(each.whole, before))
+            if self._model.constraint_sampler.chain.has_box(name):
+                whole[:] = False
+            rows = np.flatnonzero(there & (lots < _chances(each.strength, before)))
             points = each.partition.index(bins.levels.point)
-            alone = np.arange(bins.size) == bins.index(codes[name])[:, None]
-            same = points == each.partition.index(codes[name])[:, None]
-            fits = np.where(whole[name][:, None], alone, same) | ~parts[name][:, None]
-            levels[name] = np.where(fits, 1.0, _ELSEWHERE)
-        return _Repeats(levels, codes, whole)
+            # the levels in a row's part; of a value that is repeated, its own alone
+            fits = points == each.partition.index(codes[rows])[:, None]
+            exactly = np.flatnonzero(whole[rows])
+            fits[exactly] = np.arange(bins.size) == bins.index(codes[rows[exactly]])[:, None]
+            factors[name] = np.ones((len(sources), bins.size))
+            factors[name][rows] = np.where(fits, 1.0, _ELSEWHERE)
+            values[name] = np.where(whole, codes, -1)
+        return Repeats(factors, values)
 
 
-@dataclass(frozen=True)
-class _Repeats:
-    """Factors (n, levels) on attributes of rows, by name, and values ``codes`` (n,) of others.
-
-    Rows repeat the whole value where the mask ``whole`` (n,) says so. Implements
-    :class:`cloister.models.sampling.ancestral.ImportanceWeight`.
-    """
-
-    levels: Mapping[str, Floats]
-    codes: Mapping[str, Integers]
-    whole: Mapping[str, Booleans]
-
-    def factors(self, name: str) -> Floats | None:
-        """Factors (n, levels) on the probabilities of an attribute."""
-        return self.levels.get(name)
-
-    def quantiles(self, name: str, levels: Integers, rng: np.random.Generator) -> None:  # noqa: ARG002
-        """None: values are even inside levels."""
-        return
-
-    def values(self, drawn: Table) -> Mapping[str, Integers]:
-        """The codes (n,) of these attributes of drawn rows, with values that are repeated."""
-        return {n: np.where(same, self.codes[n], drawn.codes[n]) for n, same in self.whole.items()}
+def _in_parts(rows: Integers) -> Iterator[Integers]:
+    """Rows (n,) in parts of which the candidates are drawn together; none of no rows."""
+    yield from np.split(rows, range(_AT_A_TIME, len(rows), _AT_A_TIME)) if len(rows) else ()
 
 
 @dataclass(frozen=True)
