@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -31,12 +32,16 @@ from cloister.models.sampling.chain import Batch, ConstrainedChain
 from cloister.models.sampling.drawing import Where
 from cloister.schema.columns import OUTSIDE
 from cloister.schema.domain import Domain
+from cloister.schema.partition import Partition
 
 _PARTICLES = 8
 """Rows drawn per row of the result, if the condition is on late columns."""
 
 _HALVINGS = 60
 """Bisections of [0, 1] for a quantile: more than a float64 resolves."""
+
+_ELSEWHERE = 1e-9
+"""Factor on levels that a row does not repeat: they are drawn where no other is possible."""
 
 _DEGENERATE = 0.5
 """Rows are resampled where their effective number falls below this share of their number."""
@@ -338,6 +343,23 @@ class CoupledToGiven:
                 batch.quantiles[moved] = quantile if coupling.sign > 0 else 1.0 - quantile
 
 
+@dataclass(frozen=True, eq=False)
+class Repeated:
+    """An attribute of which rows of a group repeat parts, with probability ``strength`` in all.
+
+    With probability ``whole`` they repeat the value.
+    """
+
+    partition: Partition
+    strength: float
+    whole: float = 0.0
+
+
+def _chances(strength: float, rows: Integers) -> Floats:
+    """The probabilities (n,) of a repetition after so many rows (n,): those of an urn."""
+    return np.asarray(rows * strength / (1 + (rows - 1) * strength))
+
+
 @dataclass(frozen=True)
 class Repeats:
     """Factors (n, levels) on attributes by name, and values (n,) that are repeated, -1 for none.
@@ -347,6 +369,31 @@ class Repeats:
 
     levels: Mapping[str, Floats]
     repeated: Mapping[str, Integers]
+
+    @classmethod
+    def of(
+        cls,
+        repeated: Mapping[str, Repeated],
+        chain: ConstrainedChain,
+        codes: Mapping[str, Integers],
+        before: Integers,
+        rng: np.random.Generator,
+    ) -> Self:
+        """What rows (n,) repeat of others with some ``codes`` (n,), one of ``before`` (n,) each."""
+        factors, values, lots = {}, {}, rng.random(len(before))
+        for name, each in repeated.items():
+            bins, points = chain.bins[name], each.partition.index(chain.bins[name].levels.point)
+            whole = (lots < _chances(each.whole, before)) & (not chain.has_box(name))
+            rows = np.flatnonzero(lots < _chances(each.strength, before))
+            # the levels in a row's part; of a value that is repeated, its own alone
+            fits = points == each.partition.index(codes[name][rows])[:, None]
+            exactly = np.flatnonzero(whole[rows])
+            levels = bins.index(codes[name][rows[exactly]])
+            fits[exactly] = np.arange(bins.size) == levels[:, None]
+            factors[name] = np.ones((len(before), bins.size))
+            factors[name][rows] = np.where(fits, 1.0, _ELSEWHERE)
+            values[name] = np.where(whole, codes[name], -1)
+        return cls(factors, values)
 
     def factors(self, name: str) -> Floats | None:
         """Factors (n, levels) on the probabilities of an attribute."""

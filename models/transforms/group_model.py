@@ -27,11 +27,11 @@ from cloister.constraints.counting import satisfying
 from cloister.errors import SampleError
 from cloister.figures import count_of
 from cloister.models.constrained import merge_states
-from cloister.models.core.bins import Histogram, coarse
+from cloister.models.core.bins import Histogram
 from cloister.models.core.estimator import shares_of_sizes
 from cloister.models.protocol import Arrays, CountedRows, ModelState, counted_rows
 from cloister.models.sampling.chain import flatten_chain
-from cloister.models.sampling.conditions import GivenSampler, Repeats
+from cloister.models.sampling.conditions import GivenSampler, Repeated, Repeats
 from cloister.models.sampling.drawing import (
     ANYTHING,
     Given,
@@ -45,16 +45,13 @@ from cloister.models.sampling.whole_tables import Balance, choose_balanced
 from cloister.models.task import Task
 from cloister.models.transforms.companions import RowModel, drawn_given
 from cloister.models.transforms.transformation import TransformedModel
-from cloister.models.transforms.unit_model import FLATNESS, with_sum
+from cloister.models.transforms.unit_model import FLATNESS, SPARE, whole_units
 from cloister.models.transforms.units import GROUPS, ROWS, Groups
 from cloister.privacy.mechanisms.randomness import SamplingSource
 from cloister.privacy.queries.shared_values import SizesOfGroups, pairs_by_lot
 from cloister.schema.columns import Grid, Serial
 from cloister.schema.domain import Domain, Table
 from cloister.schema.partition import Partition
-
-_PARTS = 8
-"""Parts of an ordered attribute in which two rows agree: finer ones agree too seldom to tell."""
 
 _SURE = 2.0
 """Deviations of noise and chance by which rows of groups agree more often than the model's do."""
@@ -70,9 +67,6 @@ _STRONGEST = 0.995
 
 _SEED = 20_261_128
 """Public seed of the rows that are drawn when a model is fitted."""
-
-_SPARE = 32
-"""Groups among which some are chosen so that whole ones have the rows wanted."""
 
 _EXCHANGES, _SWEEPS = 400_000, (4, 256)
 """Right sides of groups that are looked at for better ones, each group so many times."""
@@ -98,9 +92,6 @@ _TURNS = 4
 
 _UNLIKELY = -30.0
 """Log weight of candidates that are only taken where a rule forbids the chosen one."""
-
-_ELSEWHERE = 1e-9
-"""Factor on levels that a row does not repeat: they are drawn where no other is possible."""
 
 Look = tuple[str, bool]
 """An attribute, and whether its values are compared, or the parts of its partition."""
@@ -136,23 +127,6 @@ class CountedGroups:
 
 
 @dataclass(frozen=True, eq=False)
-class Repeated:
-    """An attribute of which rows of a group repeat parts, with probability ``strength`` in all.
-
-    With probability ``whole`` they repeat the value.
-    """
-
-    partition: Partition
-    strength: float
-    whole: float = 0.0
-
-
-def _chances(strength: float, rows: Integers) -> Floats:
-    """The probabilities (n,) of a repetition after so many rows (n,): those of an urn."""
-    return np.asarray(rows * strength / (1 + (rows - 1) * strength))
-
-
-@dataclass(frozen=True, eq=False)
 class GroupFacts:
     """Groups as released: shares (sizes,) of ``sizes`` (sizes,), and what their rows repeat."""
 
@@ -163,29 +137,22 @@ class GroupFacts:
     @classmethod
     def of(cls, groups: Groups, model: RowModel, noisy: CountedGroups) -> GroupFacts:
         """The facts by noisy numbers, and by rows of a model."""
-        facts = cls(*shares_of_sizes(noisy.sizes, noisy.numbers, noisy.deviation, groups.task.data_rows))
+        facts = cls(
+            *shares_of_sizes(noisy.sizes, noisy.numbers, noisy.deviation, groups.task.data_rows)
+        )
         if noisy.pairs is None:
             return facts
         return _repeating(replace(groups, facts=facts), model, noisy.pairs)
 
     def drawn(self, rows: int, most: int, rng: np.random.Generator) -> Integers:
         """Sizes of at most so many groups that have exactly so many rows together."""
-        number = max(round(rows / float(self.shares @ self.sizes)), 1) + _SPARE
+        number = max(round(rows / float(self.shares @ self.sizes)), 1) + SPARE
         quantiles = rng.permutation((np.arange(number) + rng.random()) / number)
         heights = np.cumsum(self.shares)
         sizes = self.sizes[np.searchsorted(heights[:-1], quantiles, side="right")]
-        while sizes.sum() < rows + _SPARE:
+        while sizes.sum() < rows + SPARE:
             sizes = np.concatenate([sizes, sizes])
-        ends = np.cumsum(sizes)
-        whole = int(np.searchsorted(ends, rows, side="right"))
-        begin = max(whole - _SPARE, 0)
-        left = rows - (int(ends[begin - 1]) if begin else 0)
-        chosen = with_sum(sizes[begin : whole + _SPARE], left)
-        if chosen is None:
-            chosen = np.arange(whole - begin + 1)
-            sizes[whole] = rows - (int(ends[whole - 1]) if whole else 0)
-        sizes = np.append(sizes[:begin], sizes[begin + chosen])
-        sizes = sizes[sizes > 0]
+        sizes = whole_units(sizes, rows)[1]
         if len(sizes) > most:
             further = rng.integers(0, most, int(sizes[most:].sum()))
             sizes = sizes[:most] + np.bincount(further, minlength=most)
@@ -208,15 +175,6 @@ class GroupFacts:
             starts, parts = (arrays[f"groups/{index}/{kind}"] for kind in ("starts", "parts"))
             repeated[name] = Repeated(Partition(task.domain[name], starts, parts), *strengths)
         return cls(arrays["groups/sizes"], arrays["groups/shares"], repeated)
-
-
-def compared_parts(model: RowModel, names: Iterable[str]) -> Mapping[str, Partition]:
-    """The parts in which rows of a group may agree: bins of the model, few where ordered."""
-    bins = {name: model.histograms[name] for name in names}
-    return {
-        name: each if each.column.kind == "nominal" else coarse(each, _PARTS)
-        for name, each in bins.items()
-    }
 
 
 def _agreements(noisy: CountedPairs) -> dict[Look, tuple[float, float]]:
@@ -560,23 +518,10 @@ class _RowsOfGroups:
 
     def _repeats(self, sources: Integers, before: Integers) -> Repeats:
         """What rows (n,) repeat of others (n,), which are one of so many before them (n,)."""
-        lots, there = self._rng.random(len(sources)), (sources >= 0) & self._done[sources]
-        factors, values = {}, {}
-        for name, each in self._repeated.items():
-            bins, codes = self._model.histograms[name], self._codes[name][sources]
-            whole = there & (lots < _chances(each.whole, before))
-            if self._model.constraint_sampler.chain.has_box(name):
-                whole[:] = False
-            rows = np.flatnonzero(there & (lots < _chances(each.strength, before)))
-            points = each.partition.index(bins.levels.point)
-            # the levels in a row's part; of a value that is repeated, its own alone
-            fits = points == each.partition.index(codes[rows])[:, None]
-            exactly = np.flatnonzero(whole[rows])
-            fits[exactly] = np.arange(bins.size) == bins.index(codes[rows[exactly]])[:, None]
-            factors[name] = np.ones((len(sources), bins.size))
-            factors[name][rows] = np.where(fits, 1.0, _ELSEWHERE)
-            values[name] = np.where(whole, codes, -1)
-        return Repeats(factors, values)
+        chain = self._model.constraint_sampler.chain
+        there = (sources >= 0) & self._done[sources]
+        codes = {name: self._codes[name][sources] for name in self._repeated}
+        return Repeats.of(self._repeated, chain, codes, np.where(there, before, 0), self._rng)
 
 
 def _in_parts(rows: Integers) -> Iterator[Integers]:

@@ -46,7 +46,7 @@ from cloister.schema.domain import Domain, Table, order_of_rows
 _PILOT = 2_048
 """Persons drawn to estimate how many are needed: their mean number of rows is within 2 %."""
 
-_SPARE = 32
+SPARE = 32
 """Persons among which some are chosen, near the end, so that whole ones have the rows wanted."""
 
 _FEW = 4
@@ -151,15 +151,8 @@ class People:
         The first ones, but that some near the end are left out in favour of others; where no choice
         of them has as many rows, the last one loses some.
         """
-        ends = np.cumsum(self.counts)
-        whole = int(np.searchsorted(ends, rows, side="right"))
-        begin = max(whole - _SPARE, 0)
-        left = rows - (int(ends[begin - 1]) if begin else 0)
-        chosen = with_sum(self.counts[begin : whole + _SPARE], left)
-        if chosen is not None:
-            return self.take(np.append(np.arange(begin), begin + chosen))
-        counts = np.minimum(self.counts, np.maximum(rows - (ends - self.counts), 0))
-        return replace(self, counts=counts).take(slice(0, int((counts > 0).sum())))
+        chosen, counts = whole_units(self.counts, rows)
+        return replace(self.take(chosen), counts=counts)
 
     def followed_by(self, further: People) -> People:
         """These persons and others."""
@@ -180,7 +173,26 @@ class People:
         return replace(self, counts=np.bincount(owners, minlength=self.number))
 
 
-def with_sum(counts: Integers, total: int) -> Integers | None:
+def whole_units(counts: Integers, rows: int) -> tuple[Integers, Integers]:
+    """Units by number, and their rows (n,), exactly so many in all, of those with ``counts`` (m,).
+
+    The first ones, but that some near the end are left out in favour of others; where no choice of
+    them has as many rows, the last one loses some.
+    """
+    ends = np.cumsum(counts)
+    whole = int(np.searchsorted(ends, rows, side="right"))
+    begin = max(whole - SPARE, 0)
+    left = rows - (int(ends[begin - 1]) if begin else 0)
+    further = _with_sum(counts[begin : whole + SPARE], left)
+    if further is not None:
+        chosen = np.append(np.arange(begin), begin + further)
+        return chosen, counts[chosen]
+    fewer = np.minimum(counts, np.maximum(rows - (ends - counts), 0))
+    chosen = np.arange(int((fewer > 0).sum()))
+    return chosen, fewer[chosen]
+
+
+def _with_sum(counts: Integers, total: int) -> Integers | None:
     """Which of some counts (n,) add up to a total, by number; None if none do."""
     last = {0: -1}  # the last of some counts that add up to a sum, first ones first
     for number, count in enumerate(counts.tolist()):
@@ -215,7 +227,7 @@ def draw_people(
         people = people.followed_by(drawn(wanted))
     if people.rows < rows:
         return people.raised(rows, tasks.most_rows, rng.generator)
-    if spare := min(_SPARE, tasks.capacity - people.number):
+    if spare := min(SPARE, tasks.capacity - people.number):
         people = people.followed_by(drawn(spare))
     return people.up_to(rows)
 

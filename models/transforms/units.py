@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloister.constraints import DenialConstraint, closure_of, functional_dependency
 from cloister.errors import InputError, PlanError
+from cloister.models.core.bins import Histogram, coarse
 from cloister.models.core.budget_split import (
     CountNoise,
     counts_stage,
@@ -328,8 +329,9 @@ _MOST = 64
 """Sizes that are counted one by one; of greater groups the rows beyond, by rank."""
 
 
-_FEW_VALUES = 8
-"""Values of an attribute up to which its parts are its values."""
+_PARTS = 8
+"""Parts of an ordered attribute in which two rows agree: finer ones agree too seldom to tell. Of an
+attribute of more values, these are compared as well."""
 
 
 @dataclass(frozen=True)
@@ -450,12 +452,7 @@ class Groups(Transformation):
 
         Privacy: `GroupSizes` and `AgreeingPairs`.
         """
-        from cloister.models.transforms.group_model import (
-            CountedGroups,
-            CountedPairs,
-            GroupFacts,
-            compared_parts,
-        )
+        from cloister.models.transforms.group_model import CountedGroups, CountedPairs, GroupFacts
 
         parameters: GroupsParameters = plan.parameters
         door, model = doors[GROUPS], models[ROWS]
@@ -464,7 +461,8 @@ class Groups(Transformation):
             self.sizes, sizes, parameters.sizes.deviation(door.neighbours.partition)
         )
         if parameters.pairs:
-            parts = compared_parts(model, self.compared)
+            bins = {name: model.histograms[name] for name in self.compared}
+            parts = {n: coarse(b, _PARTS) if _ordered(b) else b for n, b in bins.items()}
             query = AgreeingPairs(self.key, tuple(parts.values()), self.whole)
             pairs = door.answer(query, parameters.pairs, PAIRS)
             deviation = parameters.pairs.deviation(query.sensitivity(door.neighbours))
@@ -474,7 +472,7 @@ class Groups(Transformation):
     @property
     def whole(self) -> tuple[str, ...]:
         """Those of the compared attributes of which values are compared beside parts."""
-        return tuple(name for name in self.compared if self.task.domain[name].size > _FEW_VALUES)
+        return tuple(name for name in self.compared if self.task.domain[name].size > _PARTS)
 
     @property
     def sensitivity_of_pairs(self) -> Sensitivity:
@@ -487,6 +485,10 @@ class Groups(Transformation):
         from cloister.models.transforms.group_model import GroupsModel
 
         return GroupsModel(self, models)
+
+
+def _ordered(bins: Histogram) -> bool:
+    return bins.column.kind != "nominal"
 
 
 def _key_of(task: Task) -> str | None:
