@@ -361,7 +361,7 @@ def _chances(strength: float, rows: Integers) -> Floats:
 
 
 @dataclass(frozen=True)
-class Repeats:
+class Repetitions:
     """Factors (n, levels) on attributes by name, and values (n,) that are repeated, -1 for none.
 
     Implements :class:`cloister.models.sampling.ancestral.ImportanceWeight`.

@@ -31,7 +31,7 @@ from cloister.models.core.bins import Histogram
 from cloister.models.core.estimator import shares_of_sizes
 from cloister.models.protocol import Arrays, CountedRows, ModelState, counted_rows
 from cloister.models.sampling.chain import flatten_chain
-from cloister.models.sampling.conditions import GivenSampler, Repeated, Repeats
+from cloister.models.sampling.conditions import GivenSampler, Repeated, Repetitions
 from cloister.models.sampling.drawing import (
     ANYTHING,
     Given,
@@ -93,7 +93,7 @@ _TURNS = 4
 _UNLIKELY = -30.0
 """Log weight of candidates that are only taken where a rule forbids the chosen one."""
 
-Look = tuple[str, bool]
+Comparison = tuple[str, bool]
 """An attribute, and whether its values are compared, or the parts of its partition."""
 
 
@@ -111,7 +111,7 @@ class CountedPairs:
     deviation: float
 
     @property
-    def looks(self) -> tuple[Look, ...]:
+    def comparisons(self) -> tuple[Comparison, ...]:
         """What pairs were compared by."""
         return (*((name, False) for name in self.parts), *((name, True) for name in self.whole))
 
@@ -177,7 +177,7 @@ class GroupFacts:
         return cls(arrays["groups/sizes"], arrays["groups/shares"], repeated)
 
 
-def _agreements(noisy: CountedPairs) -> dict[Look, tuple[float, float]]:
+def _agreements(noisy: CountedPairs) -> dict[Comparison, tuple[float, float]]:
     """The share of pairs that agree by each look, and its error by noise and chance.
 
     None where there are too few pairs for the noise.
@@ -186,7 +186,7 @@ def _agreements(noisy: CountedPairs) -> dict[Look, tuple[float, float]]:
     if number < _SURE * noisy.deviation:
         return {}
     agreements = {}
-    for count, look in zip(noisy.numbers[1:], noisy.looks, strict=True):
+    for count, look in zip(noisy.numbers[1:], noisy.comparisons, strict=True):
         share = min(max(float(count) / number, 0.0), 1.0)
         noise = noisy.deviation * np.sqrt(1 + share**2) / number
         agreements[look] = share, float(np.sqrt(noise**2 + share * (1 - share) / number))
@@ -215,7 +215,7 @@ def _repeating(groups: Groups, model: RowModel, noisy: CountedPairs) -> GroupFac
 
 
 def _by_attribute(
-    parts: Mapping[str, Partition], strengths: Mapping[Look, float]
+    parts: Mapping[str, Partition], strengths: Mapping[Comparison, float]
 ) -> Mapping[str, Repeated]:
     """What rows repeat, by attribute: who repeats a value repeats its part."""
     whole = {name: strengths.get((name, True), 0.0) for name in parts}
@@ -225,14 +225,14 @@ def _by_attribute(
 
 def _drawn_agreements(
     groups: Groups, model: RowModel, noisy: CountedPairs, rng: SamplingSource
-) -> dict[Look, float]:
+) -> dict[Comparison, float]:
     """The share of pairs of drawn rows of one group that agree by each look; none without pairs."""
     sampler = GroupsSampler(groups, model)
     table = sampler.sample(min(groups.task.output_rows, _PILOT), rng.spawn(1)[0])
     lots = rng.generator.integers(0, 2**63, table.rows).astype(np.uint64)
     first, second = pairs_by_lot(table.stored[groups.key], lots)
     shares = {}
-    for name, whole in noisy.looks if len(first) else ():
+    for name, whole in noisy.comparisons if len(first) else ():
         codes = table.stored[name]
         index = codes if whole else noisy.parts[name].index(codes)
         shares[name, whole] = float((index[first] == index[second]).mean())
@@ -516,12 +516,12 @@ class _RowsOfGroups:
         given = tuple(n for n in sampler.sequence if n in self._transformation.inner.given)
         return GivenSampler(chains[0], given), GivenSampler(chains[1], given)
 
-    def _repeats(self, sources: Integers, before: Integers) -> Repeats:
+    def _repeats(self, sources: Integers, before: Integers) -> Repetitions:
         """What rows (n,) repeat of others (n,), which are one of so many before them (n,)."""
         chain = self._model.constraint_sampler.chain
         there = (sources >= 0) & self._done[sources]
         codes = {name: self._codes[name][sources] for name in self._repeated}
-        return Repeats.of(self._repeated, chain, codes, np.where(there, before, 0), self._rng)
+        return Repetitions.of(self._repeated, chain, codes, np.where(there, before, 0), self._rng)
 
 
 def _in_parts(rows: Integers) -> Iterator[Integers]:
