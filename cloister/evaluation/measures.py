@@ -14,11 +14,12 @@ import numpy as np
 from cloister.constraints.denial import DenialConstraint
 from cloister.devices import CPU, Device
 from cloister.evaluation import Level, Panel, attacks, learning
-from cloister.evaluation.classifiers import detect, detectable
+from cloister.evaluation.classifiers import DetectionScore, detect, detectable
 from cloister.evaluation.marginals import compare_marginals, compare_queries, compare_trees
 from cloister.evaluation.persons import PersonColumns, compare_persons
 from cloister.evaluation.report import Evaluation, compare_violations, unmeasured_evaluation
 from cloister.evaluation.targets import PredictionTarget
+from cloister.evaluation.units import with_group_sizes
 from cloister.schema.domain import Table
 
 SAMPLED_ROWS = 100_000
@@ -46,7 +47,8 @@ def evaluate_tables(
     ``none`` measures nothing; ``quick`` marginals, range queries, violations, detection and closest
     records; ``full`` also trains a ``panel`` of models on synthetic and on real rows, and attacks
     membership if there are ``held_out`` real rows of the same population that took no part in the
-    fit. ``persons`` says which rows belong to one person, if any do. ``teach`` trains on the real
+    fit. ``persons`` says which rows belong to one person,
+    or share a key that repeats, if any do. ``teach`` trains on the real
     rows, or returns scores that were computed before. Boosted trees are trained on the ``device``.
 
     Of a table out of core, marginals, queries, violations and copies are of all rows; what looks at
@@ -68,9 +70,7 @@ def evaluate_tables(
         trees=compare_trees(real, synthetic),
         queries=compare_queries(real, synthetic) if real.domain.modelled else None,
         violations=compare_violations(constraints, real, synthetic),
-        detection=detect(real_rows, synthetic_rows, device)
-        if detectable(real, synthetic)
-        else None,
+        detection=_detection(real, synthetic, persons, device),
         closest=attacks.closest_records(real_rows, synthetic_rows, real)
         if attacks.comparable_records(real, synthetic)
         else None,
@@ -93,6 +93,25 @@ def evaluate_tables(
         _with_learning(evaluation, real_rows, synthetic_rows, targets, panel, teach, device),
         membership=membership,
     )
+
+
+def _detection(
+    real: Table, synthetic: Table, persons: PersonColumns | None, device: Device
+) -> DetectionScore | None:
+    """How well real rows are told from synthetic ones; None if there are too few.
+
+    By the sizes of groups in place of a key that repeats.
+    """
+    if not detectable(real, synthetic):
+        return None
+    rows = [at_hand(table) for table in (real, synthetic)]
+    if persons is not None and persons.key in real.domain.modelled:
+        most = max(real.rows, synthetic.rows)
+        rows = [
+            with_group_sizes(some, whole, persons.key, most)
+            for some, whole in zip(rows, (real, synthetic), strict=True)
+        ]
+    return detect(rows[0], rows[1], device)
 
 
 def at_hand(table: Table) -> Table:

@@ -20,11 +20,15 @@ from cloister.schema.relations import Database, Schema
 
 @dataclass(frozen=True)
 class PersonColumns:
-    """The column that names persons, their attributes, and the most rows that one may have."""
+    """The column that names persons, their attributes, and the most rows that one may have.
+
+    Or groups of rows that share a key; ``name`` is what figures call them.
+    """
 
     key: str
     attributes: tuple[str, ...]
     most_rows: int
+    name: str = "persons"
 
 
 @dataclass(frozen=True)
@@ -64,20 +68,22 @@ class PersonMeasures:
     real_broken: int
     marginals: tuple[Marginals, ...]
     spreads: tuple[Spread, ...]
+    name: str = "persons"
 
     def metrics(self) -> dict[str, float]:
         """One number for each measure."""
-        figures = {f"persons.{name}": figure for name, figure in self.units.metrics().items()}
+        figures = {f"{self.name}.{name}": figure for name, figure in self.units.metrics().items()}
         figures |= {
-            "persons.of_several_rows": float(self.several),
-            "persons.broken_attributes": float(self.broken),
+            f"{self.name}.synthetic_for_each_real": self.synthetic / max(self.real, 1),
+            f"{self.name}.of_several_rows": float(self.several),
+            f"{self.name}.broken_attributes": float(self.broken),
         }
         figures |= {
-            f"persons.marginals.{way.ways}_way.half_l1": way.half_l1 for way in self.marginals
+            f"{self.name}.marginals.{way.ways}_way.half_l1": way.half_l1 for way in self.marginals
         }
         if self.spreads:
             worst = max(spread.difference for spread in self.spreads)
-            figures["persons.spread_within.largest_difference"] = worst
+            figures[f"{self.name}.spread_within.largest_difference"] = worst
         return figures
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,7 +106,8 @@ def compare_persons(real: Table, synthetic: Table, columns: PersonColumns) -> Pe
     """The measures of the persons of two tables."""
     real_persons, synthetic_persons = _Grouped(real, columns), _Grouped(synthetic, columns)
     databases = [_with_persons(table, columns) for table in (real, synthetic)]
-    varying = [name for name in real.domain.modelled if name not in columns.attributes]
+    apart = {*columns.attributes, columns.key}
+    varying = [name for name in real.domain.modelled if name not in apart]
     across = compare_mixed(real, synthetic, columns.attributes, varying, (2,))
     return PersonMeasures(
         real_persons.persons,
@@ -116,6 +123,7 @@ def compare_persons(real: Table, synthetic: Table, columns: PersonColumns) -> Pe
             Spread(name, real_persons.spread(name), synthetic_persons.spread(name))
             for name in varying
         ),
+        columns.name,
     )
 
 

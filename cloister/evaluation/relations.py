@@ -196,6 +196,8 @@ def compare_siblings(real: Database, synthetic: Database, key: ForeignKey) -> tu
     rows = [_some_of_each_parent(parent_rows(database, key)) for database in (real, synthetic)]
     distances = []
     for name in real.tables[key.table].domain.modelled:
+        if name == key.column:
+            continue
         cells = marginal_cells(real.schema.tables[key.table][name])
         shares = []
         for database, (chosen, parents) in zip((real, synthetic), rows, strict=True):

@@ -112,8 +112,8 @@ class Evaluation:
 
     @property
     def units(self) -> Mapping[str, UnitMeasures]:
-        """The measures of rows of one person, if several belong to one."""
-        return {"persons": self.persons.units} if self.persons else {}
+        """The measures of rows of one person, or of one group, if several belong to one."""
+        return {self.persons.name: self.persons.units} if self.persons else {}
 
     def metrics(self) -> dict[str, float]:
         """One number for each measure, by a name of letters, digits, dots and underscores."""
@@ -166,7 +166,7 @@ class Evaluation:
             "learning": self.learning,
             "truth": self.truth,
             "membership": self.membership,
-            "persons": self.persons,
+            (self.persons.name if self.persons else "persons"): self.persons,
         }
         return {
             "internal": self.internal,

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from cloister.arrays import Booleans, Integers
+from cloister.schema.attributes import Integer
 from cloister.schema.columns import Column
-from cloister.schema.domain import Domain, Table
+from cloister.schema.domain import Domain, Table, column_of
 from cloister.schema.relations import Database, ForeignKey, Schema, degree_column, parent_rows
 
 PERSONS = "persons of rows"
@@ -33,6 +35,20 @@ def with_persons(rows: Database, key: str, most: int, attributes: Collection[str
     _, first = np.unique(table.codes[key], return_index=True)
     persons = Table(domain, {column: table.codes[column][first] for column in domain.names})
     return Database(schema, {PERSONS: persons, name: of_rows})
+
+
+def with_group_sizes(rows: Table, whole: Table, key: str, most: int) -> Table:
+    """Rows of a whole table with the number of its rows that share their key, in its place.
+
+    At most so many. A key that is drawn anew is none of the data's: by it alone each row would be
+    told from a real one.
+    """
+    codes, counts = np.unique(whole.stored[key], return_counts=True)
+    sizes = counts[np.searchsorted(codes, rows.stored[key])]
+    column = column_of(f"rows of {key}", Integer(type="integer", min=1, max=most), Path())
+    domain = Domain(tuple(column if each.name == key else each for each in rows.domain))
+    stored = {**rows.stored, column.name: sizes - 1}
+    return Table(domain, {name: stored[name] for name in domain.names})
 
 
 def rows_of_units(database: Database) -> Table:

@@ -372,14 +372,14 @@ class Groups(Transformation):
 
         Soft constraints are kept row by row, or by the shares of all rows together: not in groups.
         """
-        key = None if task.persons or task.soft or task.given else _key_of(task)
+        key = None if task.persons or task.soft or task.given else repeating_key(task)
         if key is None or not method.supports_conditionals or method.as_printed:
             return None
         return cls._with_key(task, key, models_differences(method))
 
     @classmethod
     def _with_key(cls, task: Task, key: str, differences: bool) -> Groups:
-        given = tuple(name for name in task.domain.modelled if name in _determined(task, key))
+        given = shared_by_rows(task, key)
         plain = cls(task, key, given, ())
         made = {each.moved.name for each in differences_of(plain.inner)} if differences else set()
         apart = {*made, *plain.inner.given}
@@ -491,7 +491,7 @@ def _ordered(bins: Histogram) -> bool:
     return bins.column.kind != "nominal"
 
 
-def _key_of(task: Task) -> str | None:
+def repeating_key(task: Task) -> str | None:
     """The left side of dependencies whose groups are modelled: the widest of those that can be."""
     options = [column for column in task.domain if _is_key(task, column)]
     return max(options, key=lambda column: column.values).name if options else None
@@ -515,10 +515,11 @@ def _left_side(rule: DenialConstraint) -> tuple[str, ...] | None:
     return dependency[0] if dependency else None
 
 
-def _determined(task: Task, key: str) -> set[str]:
-    """The attributes that a key decides, without itself."""
+def shared_by_rows(task: Task, key: str) -> tuple[str, ...]:
+    """The other attributes on which rows with one value of a key agree."""
     dependencies = [known for rule in task.hard if (known := functional_dependency(rule))]
-    return closure_of({key}, dependencies) - {key}
+    determined = closure_of({key}, dependencies) - {key}
+    return tuple(name for name in task.domain.modelled if name in determined)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from cloister.evaluation import Level, Panel, report
 from cloister.evaluation.persons import PersonColumns
 from cloister.evaluation.targets import PredictionTarget, targets_of
 from cloister.models.task import Task
+from cloister.models.transforms.units import repeating_key, shared_by_rows
 from cloister.schema.domain import Table
 from cloister.schema.relations import Database
 from cloister.schema.sources.files_and_urls import is_url
@@ -145,8 +146,10 @@ def compare_databases(
 
 
 def _persons(task: Task) -> PersonColumns | None:
+    """The persons of a task, or the groups of rows that share a key which repeats."""
     if task.persons is None:
-        return None
+        key = repeating_key(task)
+        return PersonColumns(key, shared_by_rows(task, key), 1, "groups") if key else None
     return PersonColumns(task.persons.key, task.persons.attributes, task.neighbours.max_rows)
 
 
