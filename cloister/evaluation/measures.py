@@ -96,7 +96,7 @@ def evaluate_tables(
 
 
 def _detection(
-    real: Table, synthetic: Table, persons: PersonColumns | None, device: Device
+    real: Table, synthetic: Table, columns: PersonColumns | None, device: Device
 ) -> DetectionScore | None:
     """How well real rows are told from synthetic ones; None if there are too few.
 
@@ -105,10 +105,10 @@ def _detection(
     if not detectable(real, synthetic):
         return None
     rows = [at_hand(table) for table in (real, synthetic)]
-    if persons is not None and persons.key in real.domain.modelled:
+    if columns is not None and columns.key in real.domain.modelled:
         most = max(real.rows, synthetic.rows)
         rows = [
-            with_group_sizes(some, whole, persons.key, most)
+            with_group_sizes(some, whole, columns.key, most)
             for some, whole in zip(rows, (real, synthetic), strict=True)
         ]
     return detect(rows[0], rows[1], device)

@@ -166,7 +166,7 @@ class Evaluation:
             "learning": self.learning,
             "truth": self.truth,
             "membership": self.membership,
-            (self.persons.name if self.persons else "persons"): self.persons,
+            **dict.fromkeys(self.units, self.persons),
         }
         return {
             "internal": self.internal,

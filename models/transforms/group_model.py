@@ -65,6 +65,9 @@ _ROUNDS = 3
 _STRONGEST = 0.995
 """Greatest probability of agreement by repetition: an urn needs some rows that repeat none."""
 
+_CONSTANT = 0.95
+"""Probability from which on a value that rows repeat is one of their group."""
+
 _SEED = 20_261_128
 """Public seed of the rows that are drawn when a model is fitted."""
 
@@ -143,6 +146,11 @@ class GroupFacts:
         if noisy.pairs is None:
             return facts
         return _repeating(replace(groups, facts=facts), model, noisy.pairs)
+
+    @property
+    def constant(self) -> tuple[str, ...]:
+        """The attributes of which nearly all rows of a group have one value."""
+        return tuple(n for n, each in self.repeated.items() if each.whole >= _CONSTANT)
 
     def drawn(self, rows: int, most: int, rng: np.random.Generator) -> Integers:
         """Sizes of at most so many groups that have exactly so many rows together."""
@@ -285,6 +293,12 @@ class GroupsSampler(Sampler):
         return self.groups.task.domain
 
     @property
+    def given(self) -> tuple[str, ...]:
+        """The attributes of groups under which rows are drawn."""
+        assert self.groups.facts is not None
+        return (*self.groups.inner.given, *self.groups.facts.constant)
+
+    @property
     def remembers(self) -> bool:
         """Whether rows depend on rows of groups before them."""
         return bool(self.model.constraint_sampler.pair_rules)
@@ -309,7 +323,7 @@ class GroupsSampler(Sampler):
         pool = self.model.sample(max(rows, len(sizes)), rng.spawn(1)[0], where).narrow()
         shared = pool.take(self._chosen(pool, sizes, generator))
         keys = self._distinct_keys(shared, generator)
-        balance = Balance.of(pool, self.model.histograms, self.groups.inner.given)
+        balance = Balance.of(pool, self.model.histograms, self.given)
         spare = np.setdiff1d(np.arange(min(column.values, 2 * (rows + len(keys)))), keys)
         groups = _Prepared(shared, sizes, keys, generator.permutation(spare), balance)
         return replace(self, prepared_groups=groups)
@@ -326,7 +340,7 @@ class GroupsSampler(Sampler):
 
     def _chosen(self, pool: Table, sizes: Integers, rng: np.random.Generator) -> Integers:
         """The rows of a pool of which groups have the right sides, by number."""
-        bins = {name: self.model.histograms[name] for name in self.groups.inner.given}
+        bins = {name: self.model.histograms[name] for name in self.given}
         levels = [each.index(pool.stored[name]).astype(np.int32) for name, each in bins.items()]
         whole = np.zeros(pool.rows, dtype=np.int32)
         numbers = [*(each.size for each in bins.values()), 1]
@@ -360,7 +374,8 @@ class _RowsOfGroups:
         assert sampler.groups.facts is not None
         self._transformation, self._model, self._groups = sampler.groups, sampler.model, groups
         self._source, self._rng, self._before = rng, rng.generator, [*before]
-        self._repeated = sampler.groups.facts.repeated
+        repeated, self._shared = sampler.groups.facts.repeated, sampler.given
+        self._repeated = {n: each for n, each in repeated.items() if n not in self._shared}
         self._owners = np.repeat(np.arange(len(groups.sizes)), groups.sizes)
         self._starts = np.cumsum(groups.sizes) - groups.sizes
         inner, rules = sampler.groups.inner, sampler.model.constraint_sampler.pair_rules
@@ -499,7 +514,7 @@ class _RowsOfGroups:
         Each may repeat the row ``sources`` (n,), if it is not below 0, one of ``before`` (n,).
         """
         inner = self._transformation.inner
-        given = {n: self._groups.shared.codes[n][self._owners[rows]] for n in inner.given}
+        given = {n: self._groups.shared.codes[n][self._owners[rows]] for n in self._shared}
         repeats = self._repeats(sources, before) if self._repeated else None
         whole = Table.completed(inner.domain, given, len(rows))
         drawn, alive = drawn_given(self._model, whole, self._given[flat], self._rng, repeats)
@@ -513,7 +528,7 @@ class _RowsOfGroups:
         """What draws rows given the attributes of groups, as the model does and flatter."""
         sampler = self._model.constraint_sampler
         chains = (sampler.chain, flatten_chain(sampler.chain, FLATNESS, sampler.ruled))
-        given = tuple(n for n in sampler.sequence if n in self._transformation.inner.given)
+        given = tuple(n for n in sampler.sequence if n in self._shared)
         return GivenSampler(chains[0], given), GivenSampler(chains[1], given)
 
     def _repeats(self, sources: Integers, before: Integers) -> Repetitions:
@@ -534,32 +549,26 @@ class GroupsModel(TransformedModel[Groups]):
     """The model of rows, in groups."""
 
     @property
-    def rows(self) -> RowModel:
-        """The model of rows without their key."""
-        model: RowModel = self.models[ROWS]
-        return model
-
-    @property
     def sampler(self) -> GroupsSampler:
         """Groups, then their rows."""
-        return GroupsSampler(self.transformation, self.rows)
+        return GroupsSampler(self.transformation, self.models[ROWS])
 
     @property
     def histograms(self) -> Mapping[str, Histogram]:
         """The released histograms of the rows."""
-        return self.rows.histograms
+        return self.models[ROWS].histograms
 
     @property
     def counted_rows(self) -> CountedRows:
         """What was counted of the rows."""
-        return counted_rows(self.rows, self.transformation.inner)
+        return counted_rows(self.models[ROWS], self.transformation.inner)
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
         facts, key = self.transformation.facts, self.transformation.key
         assert facts is not None
         return (
-            *self.rows.post_processing(),
+            *self.models[ROWS].post_processing(),
             _SIZED.format(key),
             _GROUPED.format(key, ", ".join(self.transformation.given)),
             *([_REPEATED.format(", ".join(facts.repeated), key)] if facts.repeated else []),
@@ -569,7 +578,7 @@ class GroupsModel(TransformedModel[Groups]):
         """The model as JSON and arrays."""
         assert self.transformation.facts is not None
         facts, arrays = self.transformation.facts.state()
-        state, stored = self.rows.state()
+        state, stored = self.models[ROWS].state()
         named = {f"{ROWS}/{name}": array for name, array in stored.items()}
         saved = {"key": self.transformation.key, **facts}
         return merge_states(({ROWS: {"state": state}, GROUPS: saved}, named), ({}, arrays))
