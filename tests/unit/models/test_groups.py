@@ -157,3 +157,14 @@ def test_rules_between_rows_of_different_groups_hold():
     trial = release_once(Shape(frame, spec), EPSILON)
     assert trial.synthetic.rows == len(frame)
     assert not any(count_violations(rule, trial.synthetic) for rule in trial.task.hard)
+
+
+def test_replaced_rows_and_delta_0_have_groups_too():
+    shape = branches(number=150, largest=30)
+    privacy = {**shape.spec["privacy"], "relation": "replace_one"}
+    trial = release_once(
+        Shape(shape.frame, {**shape.spec, "privacy": privacy}), EPSILON, "mixture", delta="0"
+    )
+    assert has_groups(trial.plan)
+    assert len(sizes(trial.synthetic)) == pytest.approx(len(sizes(trial.real)), rel=0.3)
+    assert not any(count_violations(rule, trial.synthetic) for rule in trial.task.hard)
