@@ -16,7 +16,7 @@ import re
 import stat
 from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 
 def read_small_file(path: Path, most: int) -> bytes:
@@ -120,6 +120,34 @@ HIDE_IT = (
     "holds a password, which logs and records would show; write ${NAME} in its place and set that "
     "environment variable, or use ~/.pgpass or a service file"
 )
+
+_STORES = re.compile(
+    r"s3://[^@:]+|gc?s://(anonymous@)?[^@:]+|abfss?://[^@:]+@[^@:]+\.dfs\.core\.[^@:]+"
+    r"|hdfs://[^@:]+(:8020)?"
+)
+"""A bucket, container or name node as it is written here, where Arrow also takes keys, accounts and
+other ports beside it; 8020 is the usual port."""
+
+PLAIN_URL = (
+    "is no object as s3://BUCKET/KEY, gs://BUCKET/KEY, hdfs://HOST/PATH or "
+    "abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY, without keys, options and names that are "
+    "empty, '.' or '..'; write it so, and the rest in the environment, as AWS_ENDPOINT_URL"
+)
+"""What is said of another URL, which may hold a key and is not repeated."""
+
+
+def is_plain(url: str) -> bool:
+    """Whether a URL of an object is written in the one way by which it is told from others.
+
+    Servers and libraries read ``a/./b`` as ``a/b``, and leave out ports, users and options.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    _, *names = unquote(parts.path).removesuffix("/").split("/")
+    store = _STORES.fullmatch(unquote(f"{parts.scheme}://{parts.netloc}"))
+    return bool(store) and {"", ".", ".."}.isdisjoint(names) and {"?", "#"}.isdisjoint(url)
 
 
 def is_url(path: str) -> bool:

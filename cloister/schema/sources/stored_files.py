@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from cloister.errors import SpecError, StorageError
+from cloister.schema.sources.files_and_urls import PLAIN_URL, is_plain
 
 _FORMATS = {
     ".csv": "csv",
@@ -198,34 +199,6 @@ def _objects_listed(location: str) -> set[str]:
 
 _SAME_STORES = {"gcs": "gs", "abfss": "abfs"}
 """Schemes by which Arrow knows a store beside those it is named by here."""
-
-_STORES = re.compile(
-    r"s3://[^@:]+|gc?s://(anonymous@)?[^@:]+|abfss?://[^@:]+@[^@:]+\.dfs\.core\.[^@:]+"
-    r"|hdfs://[^@:]+(:8020)?"
-)
-"""A bucket, container or name node as it is written here, where Arrow also takes keys, accounts and
-other ports beside it; 8020 is the usual port."""
-
-PLAIN_URL = (
-    "is no object as s3://BUCKET/KEY, gs://BUCKET/KEY, hdfs://HOST/PATH or "
-    "abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY, without keys, options and names that are "
-    "empty, '.' or '..'; write it so, and the rest in the environment, as AWS_ENDPOINT_URL"
-)
-"""What is said of another URL, which may hold a key and is not repeated."""
-
-
-def is_plain(url: str) -> bool:
-    """Whether a URL of an object is written in the one way by which it is told from others.
-
-    Servers and libraries read ``a/./b`` as ``a/b``, and leave out ports, users and options.
-    """
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    _, *names = unquote(parts.path).removesuffix("/").split("/")
-    store = _STORES.fullmatch(unquote(f"{parts.scheme}://{parts.netloc}"))
-    return bool(store) and {"", ".", ".."}.isdisjoint(names) and {"?", "#"}.isdisjoint(url)
 
 
 def object_identity(url: str) -> str:

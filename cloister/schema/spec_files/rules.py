@@ -15,8 +15,13 @@ from cloister.errors import CloisterError, SpecError
 from cloister.figures import count_of
 from cloister.schema import attributes, codelists
 from cloister.schema.domain import column_of
-from cloister.schema.sources.files_and_urls import HIDE_IT, can_encode, holds_password
-from cloister.schema.sources.stored_files import PLAIN_URL, is_plain
+from cloister.schema.sources.files_and_urls import (
+    HIDE_IT,
+    PLAIN_URL,
+    can_encode,
+    holds_password,
+    is_plain,
+)
 from cloister.schema.spec import Above, PersonUnit, Spec, TableUnit
 from cloister.schema.spec_files.foreign_keys import broken_relations
 from cloister.schema.spec_files.problems import NUMERIC, BrokenRules, closest, order_problem
