@@ -116,7 +116,9 @@ def compare_persons(real: Table, synthetic: Table, columns: PersonColumns) -> Pe
         int((synthetic_persons.counts > 1).sum()),
         synthetic_persons.broken(),
         real_persons.broken(),
-        compare_marginals(*(each.tables[PERSONS] for each in databases))[:2]
+        compare_marginals(*(each.tables[PERSONS].select(columns.attributes) for each in databases))[
+            :2
+        ]
         if columns.attributes
         else (),
         tuple(

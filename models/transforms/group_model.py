@@ -565,12 +565,11 @@ class GroupsModel(TransformedModel[Groups]):
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
-        facts, key = self.transformation.facts, self.transformation.key
+        facts, key, model = self.transformation.facts, self.transformation.key, self.models[ROWS]
         assert facts is not None
         return (
-            *self.models[ROWS].post_processing(),
-            _SIZED.format(key),
-            _GROUPED.format(key, ", ".join(self.transformation.given)),
+            *(each for each in model.post_processing() if each not in model.drawn_whole),
+            *(words.format(key, ", ".join(self.transformation.given)) for words in _DRAWN),
             *([_REPEATED.format(", ".join(facts.repeated), key)] if facts.repeated else []),
         )
 
@@ -584,14 +583,12 @@ class GroupsModel(TransformedModel[Groups]):
         return merge_states(({ROWS: {"state": state}, GROUPS: saved}, named), ({}, arrays))
 
 
-_SIZED = (
-    "sizes of groups of {}: counts beyond the last one above noise are nothing, and those of "
-    "neighbouring sizes are smoothed where that lowers their estimated error"
-)
-
-_GROUPED = (
-    "rows with one value of {} have {} together: those of a row of the model, chosen such that "
-    "tables of rows stay the model's; values are drawn of the public domain, none from the data"
+_DRAWN = (
+    "sizes of groups of {0}: counts beyond the last one above noise are nothing, and those of "
+    "neighbouring sizes are smoothed where that lowers their estimated error",
+    "rows with one value of {0} have {1} together: those of a row of the model, chosen such that "
+    "tables of rows stay the model's; values are of the public domain, none from the data; of a few "
+    "candidates for the rest of a row the one by which these tables are nearest is taken",
 )
 
 _REPEATED = (
