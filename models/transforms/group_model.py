@@ -569,7 +569,10 @@ class GroupsModel(TransformedModel[Groups]):
         assert facts is not None
         return (
             *(each for each in model.post_processing() if each not in model.drawn_whole),
-            *(words.format(key, ", ".join(self.transformation.given)) for words in _DRAWN),
+            *(
+                words.format(key, ", ".join(self.transformation.given))
+                for words in (_SIZED, _GROUPED)
+            ),
             *([_REPEATED.format(", ".join(facts.repeated), key)] if facts.repeated else []),
         )
 
@@ -583,15 +586,14 @@ class GroupsModel(TransformedModel[Groups]):
         return merge_states(({ROWS: {"state": state}, GROUPS: saved}, named), ({}, arrays))
 
 
-_DRAWN = (
-    "sizes of groups of {0}: counts beyond the last one above noise are nothing, and those of "
-    "neighbouring sizes are smoothed where that lowers their estimated error",
-    "rows with one value of {0} have {1} together: those of a row of the model, chosen such that "
-    "tables of rows stay the model's; values are of the public domain, none from the data; of a few "
-    "candidates for the rest of a row the one by which these tables are nearest is taken",
+_SIZED = (
+    "sizes of groups of {0}: counts below noise are nothing, and those of neighbours are smoothed"
 )
 
-_REPEATED = (
-    "{}: a row repeats that of an earlier row with the same {} as often as noisy counts of pairs "
-    "of rows that agree say"
+_GROUPED = (
+    "rows with one value of {0} have {1} together: those of a row of the model, chosen such that "
+    "tables of rows stay the model's; values are of the public domain, none from the data; of a "
+    "few candidates for the rest of a row the one by which these tables are nearest is taken"
 )
+
+_REPEATED = "{}: a row repeats an earlier row of its {} as often as noisy counts of pairs say"
