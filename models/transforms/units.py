@@ -47,7 +47,7 @@ from cloister.privacy.queries.shared_values import (
 from cloister.privacy.queries.transformations import LabelledDoor
 from cloister.schema.columns import Column, Grid, Listed
 from cloister.schema.domain import Domain
-from cloister.schema.partition import one_part
+from cloister.schema.partition import one_part, tree_of
 
 if TYPE_CHECKING:
     from cloister.models.transforms.companions import Companions
@@ -314,10 +314,6 @@ ROWS, GROUPS = "rows", "groups"
 
 SIZES, PAIRS = "sizes", "pairs"
 
-_ROWS_OF_VALUE = 10
-"""Rows for each value of a key below which counts of its values are drowned: at epsilon 1 their
-noise is about as much."""
-
 _SIZES = Fraction(5, 100)
 """Part of the budget, as a share of rho, of the sizes of groups: a histogram with the noise of one
 of rows, of which all else about groups follows."""
@@ -502,12 +498,13 @@ def repeating_key(task: Task) -> str | None:
 
 
 def _is_key(task: Task, column: Column) -> bool:
-    """Whether a column has so many values that none can be counted, and decides others alone.
+    """Whether a column has a value or more for each row, without a tree, and decides others alone.
 
-    Any other rule on it would have to hold between groups.
+    Any other rule on it would have to hold between groups. Fewer values may be counted, and those
+    of a tree by its nodes.
     """
     rules = [rule for rule in task.constraints if column.name in rule.attributes]
-    countable = task.data_rows >= _ROWS_OF_VALUE * column.values
+    countable = column.values < task.data_rows or tree_of(column)
     whole = isinstance(column, Listed) or (isinstance(column, Grid) and column.stride == 1)
     if countable or not whole or column.size > column.values or not rules:
         return False

@@ -19,11 +19,16 @@ from cloister.privacy.mechanisms.noise import Neighbours
 from cloister.privacy.queries.counts import ConjunctionCounts
 from cloister.privacy.queries.entropies import Entropies, entropy_sensitivity
 from cloister.privacy.queries.raw_columns import RowCount, TextCounts
+from cloister.privacy.queries.shared_values import AgreeingPairs
 from cloister.privacy.queries.violations import ViolationMatrix
 from cloister.tasks.home.process import code_version
 
 LEAST = 0.96
 """Of a claim."""
+
+LOOSE = {AgreeingPairs: 0.83}
+"""Of claims that only hashes which collide attain: of replaced rows, the number of pairs changes by
+one a row unless three rows of a group have one lot, and two are claimed."""
 
 SHORT, LONG = Effort(starts=12, patience=60), Effort(starts=100, patience=300)
 
@@ -53,7 +58,7 @@ def cases():
 def test_neighbours_attain_what_a_query_claims_and_no_more(kind: type, neighbours: Neighbours):
 
     for share in shares(kind, neighbours, SHORT).values():
-        assert LEAST <= share <= 1 + ROUNDING
+        assert LOOSE.get(kind, LEAST) <= share <= 1 + ROUNDING
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +82,8 @@ def test_a_long_search_attains_all_that_is_claimed(kind: type, lines: list[str])
     for norm in found[0]:
         figures = " | ".join(f"{each[norm]:.2f}" for each in found)
         lines.append(f"| {kind.__name__} | {norm} | {figures} |")
-    assert all(LEAST <= share <= 1 + ROUNDING for each in found for share in each.values())
+    least = LOOSE.get(kind, LEAST)
+    assert all(least <= share <= 1 + ROUNDING for each in found for share in each.values())
 
 
 def one_count_a_pair(neighbours: Neighbours) -> Sensitivity:
