@@ -36,7 +36,7 @@ MEMORY := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" 
 SUITE = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 # one process a core; tests of a file share what is costly to make
-test: $(READY)  ## the default suite, 8 minutes on 2 cores
+test: $(READY)  ## the default suite, 7 minutes on 2 cores
 	folder=$$(mktemp -d -p $(MEMORY)) && chmod 755 $$folder && TMPDIR=$$folder $(SUITE) && rm -rf $$folder
 
 test-times: $(READY)  ## the default suite, and where it spends its time; records the balance of test
