@@ -135,7 +135,7 @@ def _is_kept(task: DatabaseTask, name: str, rule: DenialConstraint) -> bool:
     if len(columns) == 1:
         return not used[0].optional and used[0].max_rows == 1
     pair = len(columns) == 2 and set(columns) <= _required(task, name)
-    return pair or any(shared_by_rows(task, key, rule) for key in keys)
+    return pair or any(agreed_column(task, key, rule) for key in keys)
 
 
 def _required(task: DatabaseTask, name: str) -> set[str]:
@@ -156,7 +156,7 @@ class KeyRules:
     def of(cls, task: DatabaseTask, key: ForeignKey) -> KeyRules:
         """Those of a key."""
         hard = task.tables[key.table].hard
-        shared = (shared_by_rows(task, key, rule) for rule in hard)
+        shared = (agreed_column(task, key, rule) for rule in hard)
         across = tuple(rule for rule in task.across if rule.key == key)
         return cls(across, tuple(name for name in shared if name))
 
@@ -166,7 +166,7 @@ class KeyRules:
         return (*(rule.name for rule in self.rules), *self.shared)
 
 
-def shared_by_rows(task: DatabaseTask, key: ForeignKey, rule: DenialConstraint) -> str | None:
+def agreed_column(task: DatabaseTask, key: ForeignKey, rule: DenialConstraint) -> str | None:
     """The column on which rows of one parent agree, if a rule is a dependency on that key alone."""
     dependency = functional_dependency(rule)
     if dependency is None or tuple(dependency[0]) != (key.column,):

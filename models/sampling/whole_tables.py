@@ -94,7 +94,7 @@ class Balance:
     def cells(self, rows: Table) -> _PairCells:
         """The cell of each row in each table (rows, tables)."""
         levels = [each.index(rows.stored[name]) for name, each in self.bins.items()]
-        return cells_of(levels, self._sizes, self.pairs)[0]
+        return _cells(levels, self._sizes, self.pairs)[0]
 
     def counts(self, rows: Table) -> Floats:
         """The rows in each cell of all tables (cells,)."""
@@ -135,7 +135,7 @@ def choose_balanced(
         loads: the rows (wanted,) that each of those wanted stands for; one each by default.
         sweeps: how often each is looked at.
     """
-    cells, count = cells_of(levels, sizes, choose_pairs(sizes))
+    cells, count = _cells(levels, sizes, choose_pairs(sizes))
     pool, loads = len(levels[0]), np.ones(wanted) if loads is None else loads
     expected = np.bincount(cells.ravel(), minlength=count) * (loads.sum() / pool)
     there = np.repeat(loads, cells.shape[1])
@@ -153,7 +153,7 @@ def choose_among(
     """One candidate (n,) of each row by number, such that tables of pairs are near others.
 
     Args:
-        cells: those (n * d, pairs) of the d candidates of each row together, see `cells_of`.
+        cells: those (n * d, pairs) of the d candidates of each row together, see `_cells`.
         usable: which candidates (n, d) may be chosen; the first one where there are none.
         excess: the rows (cells,) there are already, less those wanted with these.
         weights: those (cells,) of its squares.
@@ -168,7 +168,7 @@ def choose_among(
     return choice
 
 
-def cells_of(
+def _cells(
     levels: Sequence[Array], sizes: Sequence[int], pairs: Sequence[Pair]
 ) -> tuple[_PairCells, int]:
     """The cell of each row in the table of each pair (rows, pairs), and the number of all cells.

@@ -155,6 +155,7 @@ def pairs_by_lot(groups: Array, lots: Words) -> tuple[Integers, Integers]:
 
 
 _BITS = 64
+"""Bits of a lot, and so levels of the tree; two rows below a node of the last have one lot."""
 
 
 def _bits(words: Words) -> Integers:
