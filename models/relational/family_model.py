@@ -163,7 +163,9 @@ class FamilyModel:
 
     def post_processing(self) -> tuple[str, ...]:
         """What is done to the noisy answers until they are rows, in sentences for a certificate."""
-        return (*self._sentences(), _AS_COUNTED, _LEFT_OUT, _NUMBERED)
+        counted = any(family.children for family in self.families.values())
+        as_counted = (_AS_COUNTED,) if counted else ()
+        return (*self._sentences(), *as_counted, _LEFT_OUT, _NUMBERED)
 
     def _sentences(self) -> Iterator[str]:
         schema = self.task.schema

@@ -592,7 +592,7 @@ _SIZED = (
 
 _GROUPED = (
     "rows with one value of {0} have {1} together: those of a row of the model, chosen such that "
-    "tables of rows stay the model's; values are of the public domain, none from the data; of a "
+    "tables of rows stay the model's; values are drawn anew from the public domain; of a "
     "few candidates for the rest of a row the one by which these tables are nearest is taken"
 )
 
