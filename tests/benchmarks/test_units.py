@@ -149,6 +149,7 @@ def test_rows_that_go_together(record) -> None:
         sexes = drawn.groupby("home")["sex"].nunique()
         mixed = release_once(kinds, 10, noise=NoiseSource()).frames
         gaps = [abs(differing(mixed[1], size) - differing(mixed[0], size)) for size in (2, 3, 4)]
+        assert (sexes == 2).mean() > 0.97
         lines.append([f"{(sexes == 2).mean():.4f}", *(f"{gap:.4f}" for gap in gaps)])
     headings = ["couples of two sexes (all in the data)"]
     headings += [f"pairs that differ, homes of {size}, off by" for size in (2, 3, 4)]
